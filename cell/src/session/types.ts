@@ -1,0 +1,73 @@
+/**
+ * Leader-side deadlines of leases (architecture: sessions). Renewals are not log entries. The keeper holds every
+ * lease of the cell on every member (so that a new leader starts at once) in typed arrays; only a leader runs
+ * deadlines. Pure of I/O: time is passed in, what must happen is returned.
+ */
+import type { LeaseId } from "@lockstep/gateway/coordinator";
+import type { LeaseChange, LeaseRecord, NamespaceId } from "../machine/types.ts";
+import type { Term } from "../raft/types.ts";
+
+export interface SessionOptions {
+  readonly electionTimeoutMs: number;
+  /** A lease unrenewed for this long gets a remaining-time checkpoint. Default 5 min. */
+  readonly checkpointIntervalMs: number;
+  /** Leases named by one expiry command. Default 512. */
+  readonly expireBatchMax: number;
+  /** A tick later than this after the last is late: leadership must be proved before anything expires or renews. */
+  readonly lateTickMs: number;
+}
+
+/** What the keeper wants from its host, all batched and bounded. */
+export interface SessionWork {
+  /** Propose these as `expire` commands; the host calls `expiryFailed` if a proposal is refused or lost. */
+  readonly expire: readonly { readonly namespaceId: NamespaceId; readonly leaseIds: readonly LeaseId[] }[];
+  /** Propose these as `checkpoint` commands (also the clearing ones, remainingMs 0). */
+  readonly checkpoint: readonly {
+    readonly namespaceId: NamespaceId;
+    readonly leases: readonly { readonly leaseId: LeaseId; readonly remainingMs: number }[];
+  }[];
+  /** Leadership must be proved (a read-index round), then call `leadershipProved`. */
+  readonly proveLeadership: boolean;
+}
+
+export interface RenewalAnswer {
+  /** One for each asked lease; 0: there is no such lease. */
+  readonly remainingMs: readonly number[];
+}
+
+export interface SessionKeeper {
+  /** Every committed change, in apply order, on every member. */
+  applied(change: LeaseChange): void;
+  /** At start and after a snapshot install: replaces everything. */
+  load(leases: Iterable<LeaseRecord>): void;
+  readonly count: number;
+
+  /**
+   * This member leads `term` and its first own-term entry has been applied at `nowMs`. Deadline of each lease =
+   * now + (checkpoint, or the full TTL) + one election timeout, spread to avoid a storm (only ever later).
+   */
+  lead(term: Term, nowMs: number): void;
+  /** No longer leader: all deadlines are void; waiting renewals are answered with "leader-changed". */
+  follow(): void;
+
+  /**
+   * Renews. The answer may come later: a lease whose expiry is proposed waits for the outcome (then: 0, or, if the
+   * expiry was refused, its renewal); a checkpointed lease waits until an entry has cleared the checkpoint; all wait
+   * while leadership is to be proved, and unless `quorumContactMs` (when the last heartbeat round that a quorum
+   * answered was *sent*) lies within one election timeout of `nowMs`.
+   * `deliver` gets undefined when leadership was lost meanwhile.
+   */
+  renew(
+    request: { readonly namespaceId: NamespaceId; readonly leaseIds: readonly LeaseId[] },
+    nowMs: number,
+    deliver: (answer: RenewalAnswer | undefined) => void,
+  ): void;
+  /** Remaining time as the leader counts it; undefined: no such lease. */
+  remainingMs(namespaceId: NamespaceId, leaseId: LeaseId, nowMs: number): number | undefined;
+
+  /** Call about every 100 ms, and after every wake-up. */
+  tick(nowMs: number, quorumContactMs: number): SessionWork;
+  leadershipProved(nowMs: number): void;
+  /** The proposal of these expiries was refused or its outcome is unknown; they are due again. */
+  expiryFailed(namespaceId: NamespaceId, leaseIds: readonly LeaseId[]): void;
+}

@@ -1,0 +1,110 @@
+/**
+ * Peer connections of one member: Raft messages, forwarded client requests and snapshot streams, each on its own
+ * connection (a snapshot must not delay heartbeats). Frames are length-prefixed and checksummed (transport/FORMAT.md).
+ * A connection starts with a handshake: protocol version, cell id, from and to id, incarnation, purpose. Whoever is
+ * not in the configuration with that incarnation is refused before any state is sent (R28, R56).
+ */
+import type { MemberId, Message } from "../raft/types.ts";
+
+export interface PeerAddress {
+  readonly memberId: MemberId;
+  readonly incarnation: string;
+  /** host:port of its peer listener. */
+  readonly address: string;
+}
+
+export interface TransportIdentity {
+  readonly cellId: string;
+  readonly memberId: MemberId;
+  readonly incarnation: string;
+}
+
+/** Why a peer is not let in; the text is sent back and logged. */
+export type AdmissionVerdict =
+  | { readonly ok: true }
+  | {
+      readonly ok: false;
+      readonly reason: "wrong-cell" | "wrong-member" | "wrong-incarnation" | "unknown-member" | "removed";
+    };
+
+/** What members tell each other beside Raft. Small, sent on the Raft connection. */
+export interface PeerNotice {
+  /** Rolling hash of what the applies produced, at an index every member passes; -1: none. */
+  readonly digestIndex: number;
+  readonly digestHash: number;
+  /** Free bytes of the sender's volume fell below its reserve. */
+  readonly spaceLow: boolean;
+  /** Highest format version the sender's software understands. */
+  readonly formatVersionMax: number;
+}
+
+export interface TransportHandlers {
+  /** Decides who may connect, from the current configuration; called for every handshake. */
+  admit(peer: {
+    readonly cellId: string;
+    readonly memberId: MemberId;
+    readonly incarnation: string;
+    readonly toMemberId: MemberId;
+  }): AdmissionVerdict;
+  /** All messages of one received chunk, in order: process them in one turn. */
+  messages(from: MemberId, messages: readonly Message[]): void;
+  notice(from: MemberId, notice: PeerNotice): void;
+  /** The Raft connection to or from this peer was reset or closed: evidence of death (fail-over). */
+  disconnected(peer: MemberId): void;
+  /** Queued bytes for a peer hit their bound and were dropped, or it cannot be reached. */
+  unreachable(peer: MemberId): void;
+  /** A forwarded request; answer exactly once. `body` is opaque to the transport. */
+  request(from: MemberId, body: Uint8Array, answer: (body: Uint8Array) => void): void;
+  /** A peer streams its state: see `SnapshotReceiver`. */
+  snapshot(from: MemberId, offer: SnapshotOffer): SnapshotReceiver | undefined;
+  /** This member was refused by a peer. `removed`, `wrong-incarnation`: it must stop and say how to join anew. */
+  refused(peer: MemberId, reason: string): void;
+}
+
+export interface SnapshotOffer {
+  /** Names this stream, so that a broken one can go on: the receiver answers with the next chunk it wants. */
+  readonly id: string;
+  /** Opaque: encoded SnapshotMetadata and whatever the sender's store adds. */
+  readonly header: Uint8Array;
+}
+
+/** The receiving end of a snapshot stream. Chunks are checksummed by the transport, in order, each exactly once. */
+export interface SnapshotReceiver {
+  /** Number of the first chunk wanted: 0, or further when it resumes. */
+  readonly nextChunk: number;
+  /** Resolves when the chunk is taken in (back-pressure). */
+  chunk(data: Uint8Array): Promise<void>;
+  /** All chunks are in. Resolves when the state is verified and installed, and only then the sender is told. */
+  finish(): Promise<void>;
+  abort(error: Error): void;
+}
+
+/** The sending end. `chunk(n)` must be answerable again for the chunk after the last acknowledged one (resume). */
+export interface SnapshotSource {
+  readonly id: string;
+  readonly header: Uint8Array;
+  /** undefined: there are no more chunks. */
+  chunk(number: number): Promise<Uint8Array | undefined>;
+  close(): void;
+}
+
+export interface Transport {
+  /** Sends the messages of one turn: one frame per peer. Never blocks; over the bound it drops and tells `unreachable`. */
+  send(messages: readonly Message[]): void;
+  notify(to: MemberId, notice: PeerNotice): void;
+  /** Asks another member (forwarding). Calls back once: with the answer, or undefined when the connection broke
+   *  after the request may have been sent; `"unsent"` when it certainly was not. */
+  request(
+    to: MemberId,
+    body: Uint8Array,
+    timeoutMs: number,
+    answer: (body: Uint8Array | undefined | "unsent") => void,
+  ): void;
+  /** Streams a snapshot, resuming broken connections for a bounded time. Resolves true when it was installed. */
+  sendSnapshot(to: MemberId, source: SnapshotSource): Promise<boolean>;
+  /** The configuration changed: connect to new peers, cut off removed ones. */
+  setPeers(peers: readonly PeerAddress[]): void;
+  /** Which peers have a live Raft connection. */
+  connected(): readonly MemberId[];
+  close(): Promise<void>;
+}

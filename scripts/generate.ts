@@ -1,0 +1,42 @@
+// Generates proto/src/gen from the .proto sources. `--check` fails when the committed files are stale.
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const root = join(import.meta.dirname, "..");
+const committed = join(root, "proto/src/gen");
+
+function generateInto(directory: string): void {
+  const template = readFileSync(join(root, "buf.gen.yaml"), "utf8").replace("proto/src/gen", directory);
+  const result = spawnSync(join(root, "node_modules/.bin/buf"), ["generate", "--template", template], {
+    cwd: root,
+    stdio: "inherit",
+  });
+  if (result.status !== 0) process.exit(1);
+}
+
+function listFiles(directory: string): string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name).slice(directory.length))
+    .sort();
+}
+
+if (process.argv.includes("--check")) {
+  const fresh = mkdtempSync(join(tmpdir(), "lockstep-gen-"));
+  generateInto(fresh);
+  const same =
+    listFiles(fresh).join("\n") === listFiles(committed).join("\n") &&
+    listFiles(fresh).every((file) =>
+      readFileSync(join(fresh, file)).equals(readFileSync(join(committed, file))),
+    );
+  rmSync(fresh, { recursive: true });
+  if (!same) {
+    console.error("proto/src/gen is out of date: run `npm run gen` and commit the result");
+    process.exit(1);
+  }
+} else {
+  rmSync(committed, { recursive: true, force: true });
+  generateInto(committed);
+}
