@@ -33,7 +33,10 @@ export interface ScanOptions {
   readonly keysOnly?: boolean;
 }
 
-/** Synchronous reads, on the live store or on a pinned view. Keys are compared bytewise. */
+/**
+ * Synchronous reads, on the live store or on a pinned view. Keys are compared bytewise. Keys and values handed out
+ * must not be changed.
+ */
 export interface StoreReader {
   get(keyspace: Keyspace, key: Uint8Array): Uint8Array | undefined;
   /** One call for many keys; the answer is in the order of `keys`. */
@@ -41,7 +44,7 @@ export interface StoreReader {
   scan(keyspace: Keyspace, options: ScanOptions): Row[];
 }
 
-/** All changes of one apply. Later operations on a key win. */
+/** All changes of one apply. Later operations on a key win. Keys are 1 to 65,535 bytes; buffers may be reused. */
 export interface WriteBatch {
   put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array): void;
   delete(keyspace: Keyspace, key: Uint8Array): void;

@@ -1,0 +1,70 @@
+import type { ColumnChoice, ColumnOptions, OpenOptions } from "./rocks-binding.ts";
+import type { Keyspace } from "./types.ts";
+
+const MIB = 1024 * 1024;
+
+/**
+ * `history` lives in RocksDB's column family `default`: the binding reads properties of that one only, and history
+ * takes most bytes, so its level-0 files and compaction debt are the ones that warn of a stall.
+ */
+export const COLUMN_OF: Readonly<Record<Keyspace, string>> = {
+  index: "index",
+  history: "default",
+  leases: "leases",
+  "lease-keys": "lease-keys",
+  requests: "requests",
+  meta: "meta",
+};
+
+/** The native option object of each keyspace, made once. */
+export type Columns = Readonly<Record<Keyspace, ColumnChoice>>;
+
+/**
+ * Budgets are explicit and small: a member with a million keys stays under 200 MB. Normally three write buffers (3/4
+ * of the budget) are in memory, six when flushing lags. Small buffers also bound the log: RocksDB flushes the column
+ * that holds back its oldest log once all logs exceed four times what all write buffers together may take.
+ *
+ * Compression: with level compaction the binding leaves levels 0 and 1 (about one and a half budgets) uncompressed
+ * and compresses deeper ones with Zstandard; LZ4 cannot be chosen. `compression: true` would only add dictionary
+ * training, which costs memory and compaction time, so it is off.
+ */
+function column(budgetMib: number, cacheMib: number): ColumnOptions {
+  return {
+    compaction: "level",
+    memtableMemoryBudget: budgetMib * MIB,
+    cacheSize: cacheMib * MIB,
+    compression: false,
+    blockSize: 4096,
+    // Full Bloom filters: most of an apply's look-ups in `index` and `requests` are for keys that do not exist.
+    filterPolicy: "bloomfilter:10:false",
+  };
+}
+
+export interface RocksMemory {
+  /** Multiplies every memtable budget and block cache. Default 1 (about 50 MB of memtables, 28 MB of caches). */
+  readonly memoryScale?: number;
+}
+
+export function rocksOptions(memory: RocksMemory): OpenOptions {
+  const scale = memory.memoryScale ?? 1;
+  const sized = (budgetMib: number, cacheMib: number): ColumnOptions =>
+    column(budgetMib * scale, cacheMib * scale);
+  const history = sized(32, 14);
+  return {
+    ...history,
+    columns: {
+      default: history,
+      // Hash index in data blocks and a Bloom filter over each memtable: this one is read by whole key all the time.
+      index: { ...sized(16, 8), optimize: "point-lookup" },
+      requests: { ...sized(8, 2), optimize: "point-lookup" },
+      leases: sized(4, 2),
+      "lease-keys": sized(4, 1),
+      meta: sized(4, 1),
+    },
+    createIfMissing: true,
+    errorIfExists: false,
+    walCompression: false,
+    // One flush and one compaction at a time: more threads would only take the cores from the event loop.
+    parallelism: 2,
+  };
+}
