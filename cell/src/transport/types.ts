@@ -13,6 +13,9 @@ export interface PeerAddress {
   readonly address: string;
 }
 
+/** What one connection carries; each purpose has a connection of its own. */
+export type ConnectionPurpose = "raft" | "forward" | "snapshot";
+
 export interface TransportIdentity {
   readonly cellId: string;
   readonly memberId: MemberId;
@@ -38,6 +41,16 @@ export interface PeerNotice {
   readonly formatVersionMax: number;
 }
 
+/** Names in a verified certificate, as the issuer wrote them. */
+export interface PeerCertificateNames {
+  readonly commonName: string;
+  /** E.g. `DNS:cell-a-1.cell-a.svc, IP Address:10.0.0.7`. */
+  readonly alternativeNames: string;
+}
+
+/**
+ * Called from the event loop, never from within a call of {@link Transport} (but `admit`, a pure question, may be).
+ */
 export interface TransportHandlers {
   /** Decides who may connect, from the current configuration; called for every handshake. */
   admit(peer: {
@@ -45,6 +58,8 @@ export interface TransportHandlers {
     readonly memberId: MemberId;
     readonly incarnation: string;
     readonly toMemberId: MemberId;
+    /** With TLS: the names in the certificate that the peer proved to own. */
+    readonly certificate?: PeerCertificateNames;
   }): AdmissionVerdict;
   /** All messages of one received chunk, in order: process them in one turn. */
   messages(from: MemberId, messages: readonly Message[]): void;
