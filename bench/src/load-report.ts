@@ -1,0 +1,45 @@
+/** What one run of a load generator found: the JSON line that both generators print (bench/etcdload/main.go). */
+export interface LoadReport {
+  readonly mode: string;
+  readonly clients: number;
+  readonly connections: number;
+  readonly operations: number;
+  readonly seconds: number;
+  readonly operationsPerSecond: number;
+  /** During the warm-up too. */
+  readonly errors: number;
+  readonly firstError?: string;
+  readonly p50Ms: number;
+  readonly p90Ms: number;
+  readonly p99Ms: number;
+  readonly p999Ms: number;
+  readonly maxMs: number;
+  /** Of the generator's process, set-up and warm-up included. */
+  readonly cpuSeconds: number;
+}
+
+const NUMBERS = [
+  "clients",
+  "connections",
+  "operations",
+  "seconds",
+  "operationsPerSecond",
+  "errors",
+  "p50Ms",
+  "p90Ms",
+  "p99Ms",
+  "p999Ms",
+  "maxMs",
+  "cpuSeconds",
+] as const;
+
+/** @throws TypeError when the line is not a report: a generator that prints something else is a bug. */
+export function parseLoadReport(line: string): LoadReport {
+  const parsed = JSON.parse(line) as Partial<Record<string, unknown>>;
+  for (const name of NUMBERS) {
+    if (typeof parsed[name] !== "number")
+      throw new TypeError(`load report without a number ${name}: ${line}`);
+  }
+  if (typeof parsed["mode"] !== "string") throw new TypeError(`load report without a mode: ${line}`);
+  return parsed as unknown as LoadReport;
+}
