@@ -99,7 +99,10 @@ export interface HeartbeatMessage extends Addressed {
   readonly kind: "heartbeat";
   /** min(leader's commit, match of the receiver) (R9). */
   readonly commit: LogIndex;
-  /** The read round this heartbeat may confirm: made by the leader, monotonic in its term (R47). 0: none. */
+  /**
+   * The number of this heartbeat's round: made by the leader, rising with every round of its term, whether reads wait
+   * or not. An answer confirms every read that arrived before the round left (R47).
+   */
   readonly readRound: number;
 }
 
@@ -121,7 +124,11 @@ export interface VoteResponse extends Addressed {
   readonly granted: boolean;
 }
 
-/** To the follower: install this state. The host sends the data over its own connection first. */
+/**
+ * To the follower: install this state. The hosts make this message: the data travels over a connection of theirs
+ * first, then the receiving host steps it with the term the sender led in when it started. When the next
+ * {@link Ready.append} carries no `snapshot`, the core had no use for the state and the data is discarded.
+ */
 export interface SnapshotMessage extends Addressed {
   readonly kind: "snapshot";
   readonly snapshot: SnapshotMetadata;
@@ -165,9 +172,15 @@ export interface Append {
   readonly hardState?: HardState;
   /** Term, vote or entries changed: must be fsynced before `held` leaves. A commit-only change need not be (R2). */
   readonly mustSync: boolean;
-  /** Install before `entries`: replaces the whole log (R31). */
+  /**
+   * Install before `entries`: replaces the whole log (R31). Committed entries handed out earlier and not yet applied
+   * are superseded. Report the append once the state is installed and its marker durable: it then counts as applied.
+   */
   readonly snapshot?: SnapshotMetadata;
-  /** Drop everything from the first entry's index on, then append (R7). */
+  /**
+   * Drop everything from the first entry's index on, then append (R7). May be empty: the append then only holds
+   * messages back until the appends before it are durable.
+   */
   readonly entries: readonly Entry[];
   /** Leave only once this append is durable (R1). Never addressed to this member: the core keeps those. */
   readonly held: readonly Message[];
@@ -217,6 +230,8 @@ export interface ProgressView {
   readonly next: LogIndex;
   readonly recentActive: boolean;
   readonly learner: boolean;
+  /** Index of the state being streamed to it; 0 unless `state` is `snapshot`. */
+  readonly pendingSnapshot: LogIndex;
 }
 
 export interface RaftStatus {
@@ -255,7 +270,7 @@ export interface RaftOptions {
   readonly inflightMessagesMax: number;
   /** Bytes in flight to one peer; at least `appendBytesMax`. Default 16 MiB. */
   readonly inflightBytesMax: number;
-  /** Proposed and not yet committed bytes on the leader (R26). Default 64 MiB. */
+  /** Bytes of data proposed in this leader's term and not yet applied by it (R26). Default 64 MiB. */
   readonly uncommittedBytesMax: number;
   /** Bytes handed out in `Ready.committed` and not yet reported applied. Default 16 MiB. */
   readonly applyBytesMax: number;
@@ -265,7 +280,11 @@ export interface RaftOptions {
 export interface RaftInitialState {
   /** Absent: fresh disk. */
   readonly hardState?: HardState;
-  /** The log begins after this index: the newest snapshot marker, or where the log was truncated to. */
+  /**
+   * The log begins after this index: the newest snapshot marker, or where the log was truncated to. A founder starts
+   * behind a made-up snapshot at {1, 1} that holds its configuration (R45), so that whoever joins, starting at {0, 0}
+   * with an empty configuration, is always brought in by a snapshot and never replays changes onto nothing.
+   */
   readonly logStart: { readonly index: LogIndex; readonly term: Term };
   /** Contiguous from `logStart.index + 1`. */
   readonly entries: readonly Entry[];
@@ -284,6 +303,25 @@ export interface RaftInitialState {
  *    `applyConfiguration` (or `refuseConfiguration`) *before* `applied(index)`.
  */
 export interface RaftNode {
+  readonly role: Role;
+  readonly term: Term;
+  /** {@link NO_MEMBER}: none known. */
+  readonly leader: MemberId;
+  readonly commit: LogIndex;
+  readonly lastIndex: LogIndex;
+  /** Durable here up to this index. */
+  readonly stableIndex: LogIndex;
+  /** Index of the oldest entry in memory; one above {@link lastIndex} when there is none. */
+  readonly firstIndex: LogIndex;
+  /** Bytes of entries held in memory. */
+  readonly logBytes: number;
+  /** How often {@link tick} was called. */
+  readonly ticks: number;
+  /**
+   * On the leader: the value of {@link ticks} when the newest heartbeat round left that a (joint) quorum has answered;
+   * -1 when none was in this term, and on everybody else. With a single voter it is the current tick.
+   */
+  readonly quorumContactTick: number;
   /** One unit of logical time. The host coalesces missed ticks (R57). */
   tick(): void;
   /** A message from a peer. Unknown senders' responses are ignored (R28). */
@@ -294,25 +332,31 @@ export interface RaftNode {
   readIndex(request: number): void;
   /** Leader only; ignored otherwise (R51). */
   transferLeadership(target: MemberId): void;
-  /** Campaign now, with pre-vote (subject to R17, R18). */
+  /** Campaign now, with pre-vote. Nothing happens on a member that may not campaign (R17, R18). */
   campaign(): void;
   /** Follower only: drop the leader, keep the term, so that pre-votes are granted (R50). */
   forgetLeader(): void;
   /** The transport lost this peer: fall back to probing (R24). */
   reportUnreachable(id: MemberId): void;
-  /** The host started streaming the state at `index` to a peer. */
+  /** The host started streaming the state at `index` to a peer. Ignored unless leader. */
   snapshotStarted(id: MemberId, index: LogIndex): void;
   /** Must be called for every start, on every way it can end (R30). */
   snapshotFinished(id: MemberId, ok: boolean): void;
   hasReady(): boolean;
   ready(): Ready;
   appended(token: number): void;
-  /** The entry at `index` is a configuration change and the state machine accepts it. @returns the new configuration. */
+  /**
+   * The entry at `index` is a configuration change and the state machine accepts it.
+   *
+   * @returns the new configuration
+   * @throws ConfigurationError when it does not fit the configuration in force; nothing has changed, and the host must
+   * {@link refuseConfiguration} it instead. Better: ask `validateChange` first.
+   */
   applyConfiguration(index: LogIndex, change: ConfigurationChange): Configuration;
   /** The state machine vetoed it from replicated state (R36). */
   refuseConfiguration(index: LogIndex): void;
   applied(index: LogIndex): void;
-  /** Drop entries up to and including `index` (at most `applied`) from memory; the host keeps the rules of W9. */
+  /** Drop entries up to and including `index` (at most `applied`) from memory; the host keeps W9 and R33. */
   compact(index: LogIndex): void;
   /** The term at `index`, or undefined when it is outside the log. */
   termAt(index: LogIndex): Term | undefined;
