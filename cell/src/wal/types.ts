@@ -5,7 +5,7 @@ import type { Entry, HardState, LogIndex, Term } from "../raft/types.ts";
  * the member (W7): callers do not retry.
  */
 export interface Disk {
-  /** Creates it with its parents. */
+  /** Creates it with its parents, durably; nothing happens when it exists. */
   makeDirectory(path: string): Promise<void>;
   /** Names of entries, sorted; `undefined` when the directory does not exist. */
   list(directory: string): Promise<string[] | undefined>;
@@ -14,7 +14,9 @@ export interface Disk {
   /** Creates (or truncates) a file of `bytes` zeros whose blocks are allocated, and fsyncs it. Throws on ENOSPC. */
   createZeroed(path: string, bytes: number): Promise<void>;
   open(path: string): Promise<DiskFile>;
+  /** Replaces `to` when it exists. */
   rename(from: string, to: string): Promise<void>;
+  /** A file; nothing happens when it does not exist. */
   remove(path: string): Promise<void>;
   /** fsync of a directory: makes creations, renames and removals in it durable. */
   syncDirectory(path: string): Promise<void>;
@@ -39,10 +41,16 @@ export interface WalIdentity {
   readonly incarnation: string;
 }
 
+/** An entry's place in the log; {0, 0} is before the first entry. */
+export interface LogPosition {
+  readonly index: LogIndex;
+  readonly term: Term;
+}
+
 export interface WalWrite {
   readonly hardState?: HardState;
   /** A snapshot was installed: the log restarts after `index`. Comes before `entries`. */
-  readonly snapshot?: { readonly index: LogIndex; readonly term: Term };
+  readonly snapshot?: LogPosition;
   /** Everything from the first entry's index on is superseded. */
   readonly entries: readonly Entry[];
 }
@@ -50,7 +58,7 @@ export interface WalWrite {
 export interface WalRecovery {
   readonly hardState?: HardState;
   /** The log begins after this index. {0, 0} for a fresh log. */
-  readonly logStart: { readonly index: LogIndex; readonly term: Term };
+  readonly logStart: LogPosition;
   /** Contiguous from `logStart.index + 1`. */
   readonly entries: readonly Entry[];
   /** A torn tail was cut: what was cut, for the log line. */

@@ -1,0 +1,14 @@
+export { openWal } from "./open.ts";
+export { createNodeDisk } from "./node-disk.ts";
+export { WalError } from "./error.ts";
+export type { WalErrorCode, WalPosition } from "./error.ts";
+export type {
+  Disk,
+  DiskFile,
+  LogPosition,
+  Wal,
+  WalIdentity,
+  WalOptions,
+  WalRecovery,
+  WalWrite,
+} from "./types.ts";
