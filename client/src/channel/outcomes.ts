@@ -1,0 +1,41 @@
+import { isTransient, LockstepError } from "../errors.ts";
+import type { PendingRequest } from "./pending.ts";
+
+/** Its answer may be asked for again. */
+export function isIdentified(request: PendingRequest): boolean {
+  return request.lane !== undefined;
+}
+
+/** What is known when nobody waits for the answer any more. */
+export function outcomeIfGivenUp(request: PendingRequest): "not-applied" | "unknown" {
+  return request.mutation && (request.uncertain || request.state === "in-flight") ? "unknown" : "not-applied";
+}
+
+/**
+ * A refusal before the log says nothing about an earlier attempt whose answer was lost. (A refusal by the state
+ * machine does: with an identity it is the outcome of the one execution.)
+ */
+export function asUncertain(error: LockstepError): LockstepError {
+  const beforeLog =
+    isTransient(error.code) ||
+    error.code === "deadline-exceeded" ||
+    error.code === "quota-exceeded" ||
+    error.code === "no-space";
+  return beforeLog ? new LockstepError(error.code, "unknown", error.message, error) : error;
+}
+
+export function unreadable(cause: unknown): LockstepError {
+  return new LockstepError("protocol-error", "unknown", "the member's answer cannot be read", { cause });
+}
+
+export function closedError(): LockstepError {
+  return new LockstepError("closed", "not-applied", "the client was closed");
+}
+
+export function overloaded(what: "requests" | "bytes"): LockstepError {
+  return new LockstepError(
+    "overloaded",
+    "not-applied",
+    `too many ${what} wait for their answers in this client: wait for some of them first`,
+  );
+}

@@ -1,0 +1,254 @@
+import { toWireRange, type Bytes, type RangeInput } from "./bytes.ts";
+import { Channel } from "./channel/channel.ts";
+import { GrpcTransport } from "./channel/grpc.ts";
+import { REQUESTS_MAX, type Completion } from "./channel/pending.ts";
+import { LockstepError } from "./errors.ts";
+import { acquireLock, type Lock, type LockOptions } from "./lock.ts";
+import type { ConnectOptions } from "./options.ts";
+import { REAL_RUNTIME, type Runtime } from "./runtime.ts";
+import { Session, type SessionOptions } from "./session.ts";
+import type {
+  CallOptions,
+  CellInfo,
+  CompactResult,
+  DeleteOptions,
+  DeleteResult,
+  KeyValue,
+  LeaseGrantOptions,
+  LeaseGrantResult,
+  LeaseId,
+  LeaseListResult,
+  LeaseRenewResult,
+  LeaseRevokeResult,
+  LeaseTimeToLiveResult,
+  OperationResult,
+  PutOptions,
+  PutResult,
+  RangeOptions,
+  RangeResult,
+  Txn,
+  TxnResult,
+} from "./types.ts";
+import { Watch, type WatchOptions } from "./watch.ts";
+import {
+  encodeDelete,
+  encodeLeaseGrant,
+  encodeOperation,
+  encodeRange,
+  encodeTxn,
+} from "./wire/operations.ts";
+
+const DEFAULT_DEADLINE_MS = 10_000;
+const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
+const DEFAULT_PENDING_BYTES_MAX = 64 * 1024 * 1024;
+
+/**
+ * Connects to a cell. Resolves when a member has greeted; rejects with `unavailable` when none does in time.
+ * @throws TypeError when no endpoint is given.
+ */
+export async function connect(options: ConnectOptions): Promise<Client> {
+  if (options.endpoints.length === 0) throw new TypeError("connect needs at least one endpoint");
+  const runtime = options.runtime ?? REAL_RUNTIME;
+  const channel = new Channel({
+    endpoints: options.endpoints,
+    namespace: options.namespace ?? "",
+    epoch: options.epoch ?? 0,
+    deadlineMs: options.deadlineMs ?? DEFAULT_DEADLINE_MS,
+    identity: options.identity ?? "client",
+    requestsMax: options.requestsMax ?? REQUESTS_MAX,
+    pendingBytesMax: options.pendingBytesMax ?? DEFAULT_PENDING_BYTES_MAX,
+    transport: options.transport ?? new GrpcTransport(options.tls),
+    runtime,
+  });
+  await untilGreeted(channel, runtime, options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS);
+  return new Client(channel, runtime);
+}
+
+async function untilGreeted(channel: Channel, runtime: Runtime, timeoutMs: number): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    const stop = channel.onInfo(() => {
+      stop();
+      cancel();
+      resolve();
+    });
+    const cancel = runtime.schedule(() => {
+      stop();
+      const error = channel.connectError;
+      channel.close();
+      reject(
+        error ??
+          new LockstepError("unavailable", "not-applied", `no member has greeted within ${timeoutMs} ms`),
+      );
+    }, timeoutMs);
+  });
+}
+
+/** A process's connection to one namespace of a cell. Make one and share it. */
+export class Client {
+  /** The same stream without promises, for routers and load generators. */
+  readonly channel: Channel;
+  readonly runtime: Runtime;
+
+  /** Use {@link connect}. */
+  constructor(channel: Channel, runtime: Runtime) {
+    this.channel = channel;
+    this.runtime = runtime;
+  }
+
+  /** The cell as the connected member last described it; undefined while there is no connection. */
+  get info(): CellInfo | undefined {
+    return this.channel.info;
+  }
+
+  put(key: Bytes, value: Bytes, options: PutOptions = {}): Promise<PutResult> {
+    return this.#call(options, (completion) =>
+      this.channel.putWith(key, value, completion, options),
+    ) as Promise<PutResult>;
+  }
+
+  /** The key's state, or undefined when there is no such key. */
+  async get(
+    key: Bytes,
+    options: Omit<RangeOptions, "limit" | "reverse"> = {},
+  ): Promise<KeyValue | undefined> {
+    const result = await this.range(key, options);
+    return result.kvs[0];
+  }
+
+  range(range: RangeInput, options: RangeOptions = {}): Promise<RangeResult> {
+    return this.#execute("range", encodeRange(range, options), false, options);
+  }
+
+  /** Deletes a key or a range. A range of more than 10,000 keys is refused. */
+  delete(range: RangeInput, options: DeleteOptions = {}): Promise<DeleteResult> {
+    return this.#execute("delete", encodeDelete(range, options), true, options);
+  }
+
+  txn(txn: Txn, options: CallOptions = {}): Promise<TxnResult> {
+    return this.#execute("txn", encodeTxn(txn), true, options);
+  }
+
+  leaseGrant(options: LeaseGrantOptions): Promise<LeaseGrantResult> {
+    return this.#execute("lease-grant", encodeLeaseGrant(options), true, options);
+  }
+
+  /** Ends a lease; its keys vanish in one revision. */
+  leaseRevoke(leaseId: LeaseId, options: CallOptions = {}): Promise<LeaseRevokeResult> {
+    const operation = encodeOperation({ $case: "leaseRevoke", value: { leaseId } });
+    return this.#execute("lease-revoke", operation, true, options);
+  }
+
+  leaseTimeToLive(
+    leaseId: LeaseId,
+    options: CallOptions & { readonly keys?: boolean } = {},
+  ): Promise<LeaseTimeToLiveResult> {
+    const operation = encodeOperation({
+      $case: "leaseTimeToLive",
+      value: { leaseId, keys: options.keys ?? false },
+    });
+    return this.#execute("lease-time-to-live", operation, false, options);
+  }
+
+  /** All leases by id, from `after` (exclusive) on. */
+  leaseList(
+    options: CallOptions & { readonly after?: LeaseId; readonly limit?: number } = {},
+  ): Promise<LeaseListResult> {
+    const operation = encodeOperation({
+      $case: "leaseList",
+      value: { after: options.after ?? "0", limit: options.limit ?? 0 },
+    });
+    return this.#execute("lease-list", operation, false, options);
+  }
+
+  /** Renews leases once; a {@link session} does it by itself. A lease that is gone has 0 ms left. */
+  leaseRenew(leaseIds: readonly LeaseId[], options: CallOptions = {}): Promise<LeaseRenewResult> {
+    const operation = encodeOperation({ $case: "leaseRenew", value: { leaseIds: [...leaseIds] } });
+    return this.#execute("lease-renew", operation, false, options);
+  }
+
+  /** Forgets history below `revision`, which stays readable. */
+  compact(revision: number, options: CallOptions = {}): Promise<CompactResult> {
+    const operation = encodeOperation({ $case: "compact", value: { revision } });
+    return this.#execute("compact", operation, true, options);
+  }
+
+  /** Changes of a key or range, in order; resumes by itself after a broken connection. */
+  watch(range: RangeInput, options: WatchOptions = {}): Watch {
+    return new Watch(this.channel, toWireRange(range), options);
+  }
+
+  /** Grants a lease and keeps it alive until it is closed or lost. */
+  session(options: SessionOptions): Promise<Session> {
+    return Session.open(this, options);
+  }
+
+  /** Acquires the lock `name`; waits until it is free, at most `waitMs`. */
+  lock(name: string, options: LockOptions): Promise<Lock> {
+    return acquireLock(this, name, options);
+  }
+
+  /**
+   * Ends everything: outstanding calls reject with `closed`, sessions stop being renewed (close them first to free
+   * their locks at once).
+   */
+  close(): void {
+    this.channel.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+    return Promise.resolve();
+  }
+
+  #execute<K extends OperationResult["kind"]>(
+    kind: K,
+    operation: Uint8Array,
+    mutation: boolean,
+    options: CallOptions,
+  ): Promise<Extract<OperationResult, { kind: K }>> {
+    const { deadlineMs } = options;
+    return this.#call(options, (completion) =>
+      this.channel.execute(
+        operation,
+        deadlineMs === undefined ? { mutation } : { mutation, deadlineMs },
+        (error, result) => {
+          if (result === undefined || result.kind === kind) completion(error, result);
+          else
+            completion(
+              new LockstepError("protocol-error", "unknown", `expected a ${kind} result`),
+              undefined,
+            );
+        },
+      ),
+    ) as Promise<Extract<OperationResult, { kind: K }>>;
+  }
+
+  #call(options: CallOptions, send: (completion: Completion) => number): Promise<OperationResult> {
+    const { signal } = options;
+    if (signal?.aborted === true) return Promise.reject(cancelledError(signal, "not-applied"));
+    return new Promise((resolve, reject) => {
+      let id = 0;
+      const onAbort = (): void =>
+        this.channel.cancel(id, "cancelled", "the call was cancelled by its signal");
+      id = send((error, result) => {
+        signal?.removeEventListener("abort", onAbort);
+        if (result !== undefined) resolve(result);
+        else reject(withSignalReason(error, signal));
+      });
+      if (id !== 0) signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+}
+
+function cancelledError(signal: AbortSignal, outcome: "not-applied" | "unknown"): LockstepError {
+  return new LockstepError("cancelled", outcome, "the call was cancelled by its signal", {
+    cause: signal.reason,
+  });
+}
+
+function withSignalReason(error: LockstepError | undefined, signal: AbortSignal | undefined): LockstepError {
+  if (error === undefined)
+    return new LockstepError("protocol-error", "unknown", "an answer without a result");
+  if (error.code !== "cancelled" || signal === undefined || error.outcome === "applied") return error;
+  return cancelledError(signal, error.outcome);
+}

@@ -1,0 +1,56 @@
+export { connect, Client } from "./client.ts";
+export type { ConnectOptions } from "./options.ts";
+export type { TlsOptions } from "./channel/grpc.ts";
+export { LockstepError } from "./errors.ts";
+export type { ClientErrorCode, ErrorCode, OperationOutcome } from "./errors.ts";
+export { Session } from "./session.ts";
+export type { SessionOptions } from "./session.ts";
+export { Lock, lockKey, lockState, tokenToString } from "./lock.ts";
+export type { LockOptions, LockState } from "./lock.ts";
+export { Watch } from "./watch.ts";
+export type { WatchOptions } from "./watch.ts";
+export { KeyValue } from "./types.ts";
+export type {
+  CallOptions,
+  Cause,
+  CellInfo,
+  CompactResult,
+  Compare,
+  CompareOperator,
+  DeleteOptions,
+  DeleteResult,
+  LeaseGrantOptions,
+  LeaseGrantResult,
+  LeaseId,
+  LeaseListResult,
+  LeaseRenewResult,
+  LeaseRevokeResult,
+  LeaseSummary,
+  LeaseTimeToLiveResult,
+  OperationResult,
+  PutOptions,
+  PutResult,
+  RangeOptions,
+  RangeResult,
+  Txn,
+  TxnResult,
+  TxnStep,
+  TxnStepResult,
+  WatchBatch,
+  WatchEvent,
+} from "./types.ts";
+export { prefixEnd } from "./bytes.ts";
+export type { Bytes, RangeInput, WireRange } from "./bytes.ts";
+// Below the promises: for routers, load generators and the simulator.
+export { Channel } from "./channel/channel.ts";
+export type { ChannelOptions, ExecuteOptions } from "./channel/channel.ts";
+export type { Completion } from "./channel/pending.ts";
+export { ChannelWatch } from "./channel/watches.ts";
+export type { WatchListener, WatchSpec } from "./channel/watches.ts";
+export { HeldLease, LeaseKeeper } from "./channel/leases.ts";
+export type { LeaseEndReason, SendTime } from "./channel/leases.ts";
+export { GrpcTransport } from "./channel/grpc.ts";
+export type { FrameLink, FrameSink, Transport } from "./channel/transport.ts";
+export { encodeOperation } from "./wire/operations.ts";
+export { REAL_RUNTIME } from "./runtime.ts";
+export type { Runtime } from "./runtime.ts";

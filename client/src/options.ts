@@ -1,0 +1,31 @@
+import type { TlsOptions } from "./channel/grpc.ts";
+import type { Transport } from "./channel/transport.ts";
+import type { Runtime } from "./runtime.ts";
+
+export interface ConnectOptions {
+  /** `host:port` of members' client listeners; any of them will do, more are learned. At least one. */
+  readonly endpoints: readonly string[];
+  /** Name of the key space; default: "default". */
+  readonly namespace?: string;
+  /** Mutual TLS; absent: plain text, which a member serves on loopback only. */
+  readonly tls?: TlsOptions;
+  /** Deadline of calls that do not bring their own. Default 10,000 ms. */
+  readonly deadlineMs?: number;
+  /** How long {@link connect} tries before it gives up. Default 10,000 ms. */
+  readonly connectTimeoutMs?: number;
+  /**
+   * `client` (default): every mutation carries a registered id, so that a retry returns the first outcome and runs
+   * once. `none`: no ids; a mutation whose answer is lost ends with outcome `unknown`.
+   */
+  readonly identity?: "client" | "none";
+  /** Requests that may wait for answers at once; more are refused with `overloaded`. Default and most: 65,536. */
+  readonly requestsMax?: number;
+  /** Bytes of those. Default 64 MiB. */
+  readonly pendingBytesMax?: number;
+  /** Routing epoch of the namespace, if known; default: any. */
+  readonly epoch?: number;
+  /** For tests and simulation. */
+  readonly runtime?: Runtime;
+  /** For tests and simulation. */
+  readonly transport?: Transport;
+}

@@ -1,0 +1,123 @@
+import type { Client } from "./client.ts";
+import { HeldLease, type LeaseEndReason } from "./channel/leases.ts";
+import { LockstepError } from "./errors.ts";
+import type { CallOptions, Cause, LeaseId } from "./types.ts";
+
+const CLOSE_MS_MAX = 5_000;
+const MARGIN_MS_MIN = 500;
+
+export interface SessionOptions extends CallOptions {
+  /** How long the cell waits after the last renewal before it ends the session. At least 2,000 ms. */
+  readonly ttlMs: number;
+  /** Who this is, for people: host and process. */
+  readonly owner?: string;
+  /**
+   * How much earlier than the cell this side gives the session up. Default: a tenth of the TTL, at least 500 ms, at
+   * most a third of the TTL.
+   */
+  readonly marginMs?: number;
+}
+
+/**
+ * This process's claim to be alive, kept by renewing a lease. Keys put with its `leaseId`, and locks, vanish with it.
+ * The end is final: nothing is ever re-acquired silently.
+ */
+export class Session implements AsyncDisposable {
+  readonly leaseId: LeaseId;
+  readonly ttlMs: number;
+  readonly owner: string;
+  readonly #client: Client;
+  readonly #lost = new AbortController();
+  #lease: HeldLease | undefined;
+  #closed = false;
+
+  private constructor(client: Client, fields: { leaseId: LeaseId; ttlMs: number; owner: string }) {
+    this.#client = client;
+    this.leaseId = fields.leaseId;
+    this.ttlMs = fields.ttlMs;
+    this.owner = fields.owner;
+  }
+
+  static async open(client: Client, options: SessionOptions): Promise<Session> {
+    const { runtime } = client;
+    const owner = options.owner ?? "";
+    // Before the grant is sent: the cell starts counting later than this.
+    const sent = { monotonicMs: runtime.now(), wallMs: runtime.wallNow() };
+    const granted = await client.leaseGrant({ ...options, owner });
+    const session = new Session(client, { leaseId: granted.leaseId, ttlMs: granted.ttlMs, owner });
+    const lease = new HeldLease(runtime, {
+      leaseId: granted.leaseId,
+      ttlMs: granted.ttlMs,
+      marginMs: options.marginMs ?? defaultMargin(granted.ttlMs),
+      sent,
+      onEnd: (reason) => session.#onEnd(reason),
+    });
+    session.#lease = lease;
+    client.channel.leases.hold(lease);
+    return session;
+  }
+
+  /** Fires once, with a {@link LockstepError} `session-lost` as reason, when the session is over or may be. */
+  get lost(): AbortSignal {
+    return this.#lost.signal;
+  }
+
+  /** Milliseconds that are certainly left, by this process's own clocks, read now; 0: over. */
+  remainingMs(): number {
+    return this.#lease?.leftMs() ?? 0;
+  }
+
+  /**
+   * Throws `session-lost` unless at least `marginMs` are certainly left. Signals are delivered late to a process that
+   * was stopped; this reads the clock, so call it right before each effect.
+   */
+  assertAlive(marginMs = 0): void {
+    if (!this.#lost.signal.aborted && this.remainingMs() > marginMs) return;
+    const { reason } = this.#lost.signal as { reason: unknown };
+    throw reason instanceof LockstepError ? reason : lostError("local-deadline", "unknown");
+  }
+
+  /** Revokes the lease: keys and locks are free at once. Never throws; bounded in time. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    const lease = this.#lease;
+    if (lease === undefined || lease.over) return;
+    const leftMs = lease.leftMs();
+    this.#client.channel.leases.drop(lease);
+    this.#lost.abort(new LockstepError("session-lost", "not-applied", "the session was closed"));
+    if (leftMs <= 0) return;
+    try {
+      await this.#client.leaseRevoke(this.leaseId, { deadlineMs: Math.min(CLOSE_MS_MAX, leftMs) });
+    } catch {
+      // The lease runs out by itself.
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  #onEnd(reason: LeaseEndReason): void {
+    this.#lost.abort(lostError(reason.kind, reason.cause));
+  }
+}
+
+function defaultMargin(ttlMs: number): number {
+  return Math.min(ttlMs / 3, Math.max(MARGIN_MS_MIN, ttlMs / 10));
+}
+
+function lostError(kind: LeaseEndReason["kind"], cause: Cause): LockstepError {
+  switch (kind) {
+    case "ended":
+      return new LockstepError("session-lost", "not-applied", `the cell ended the session (${cause})`);
+    case "local-deadline":
+      return new LockstepError(
+        "session-lost",
+        "not-applied",
+        "no renewal was acknowledged in time: the cell may have ended the session",
+      );
+    case "closed":
+      return new LockstepError("session-lost", "not-applied", "the client was closed");
+  }
+}
