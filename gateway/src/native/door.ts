@@ -1,0 +1,200 @@
+import type { ServerDuplexStream, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
+import { Metadata, status } from "@grpc/grpc-js";
+import type { Coordinator, FailureCode, Limits } from "../coordinator/index.ts";
+import { LIMITS } from "../coordinator/index.ts";
+import type { DoorLog } from "../log.ts";
+import { NO_LOG } from "../log.ts";
+import { DEFAULT_NAMESPACE, refusal, validateNamespace } from "../validation.ts";
+import type { ChannelContext } from "./channel.ts";
+import { Channel } from "./channel.ts";
+import type { WireExecute } from "./decode-frame.ts";
+import { FrameDecoder } from "./decode-frame.ts";
+import { Dispatcher } from "./dispatch.ts";
+import { encodeExecuteResponse, encodeInfo } from "./encode-info.ts";
+import { EventEncoder } from "./event-encoder.ts";
+import { LeaseInterest } from "./lease-interest.ts";
+import type { NativeDoorLimits } from "./limits.ts";
+import { NATIVE_DOOR_LIMITS } from "./limits.ts";
+import type { AnyOutcome } from "./outbox.ts";
+import { MalformedError, ProtoReader } from "./reader.ts";
+import type { RawCoordinationServer, RawCoordinationService } from "./service.ts";
+import { RAW_COORDINATION_SERVICE } from "./service.ts";
+import { ReverseWriter } from "./writer.ts";
+
+export interface NativeDoorOptions {
+  readonly coordinator: Coordinator;
+  /** Default: {@link LIMITS}. */
+  readonly limits?: Limits;
+  /** Overrides of {@link NATIVE_DOOR_LIMITS}. */
+  readonly doorLimits?: Partial<NativeDoorLimits>;
+  readonly log?: DoorLog;
+}
+
+/** Figures for metrics. */
+export interface NativeDoorStats {
+  readonly streams: number;
+  readonly watches: number;
+  readonly leaseInterests: number;
+  readonly unaryInFlight: number;
+}
+
+/** The native protocol over one coordinator: give it to `startGrpcServer`. */
+export interface NativeDoor {
+  readonly definition: RawCoordinationService;
+  readonly implementation: RawCoordinationServer;
+  stats(): NativeDoorStats;
+  /** Ends every channel with UNAVAILABLE (`shutting-down`) and refuses new ones. */
+  close(): void;
+}
+
+/** Trailing metadata that carries the stable code of a refused call. */
+export const CODE_METADATA = "lockstep-code";
+export const RETRY_AFTER_METADATA = "lockstep-retry-after-ms";
+
+function codeMetadata(code: FailureCode, retryAfterMs?: number): Metadata {
+  const metadata = new Metadata();
+  metadata.set(CODE_METADATA, code);
+  if (retryAfterMs !== undefined) metadata.set(RETRY_AFTER_METADATA, String(retryAfterMs));
+  return metadata;
+}
+
+class Door implements NativeDoor {
+  readonly definition: RawCoordinationService = RAW_COORDINATION_SERVICE;
+  readonly implementation: RawCoordinationServer;
+  private readonly coordinator: Coordinator;
+  private readonly limits: Limits;
+  private readonly doorLimits: NativeDoorLimits;
+  private readonly log: DoorLog;
+  private readonly context: ChannelContext;
+  private readonly channels = new Set<Channel>();
+  private readonly unsubscribe: (() => void)[];
+  private streams = 0;
+  private unaryInFlight = 0;
+  private closed = false;
+
+  constructor(options: NativeDoorOptions) {
+    const { coordinator, limits = LIMITS, log = NO_LOG } = options;
+    this.coordinator = coordinator;
+    this.limits = limits;
+    this.log = log;
+    this.doorLimits = { ...NATIVE_DOOR_LIMITS, ...options.doorLimits };
+    const interest = new LeaseInterest(this.doorLimits.leaseInterestsMax);
+    this.context = {
+      coordinator,
+      limits,
+      doorLimits: this.doorLimits,
+      dispatcher: new Dispatcher(coordinator, limits),
+      frames: new FrameDecoder(new ProtoReader(), {
+        requestsPerFrameMax: limits.requestsPerFrameMax,
+        renewalsPerFrameMax: limits.renewalsPerFrameMax,
+        watchEntriesPerFrameMax: this.doorLimits.watchEntriesPerFrameMax,
+      }),
+      events: new EventEncoder(this.doorLimits.frameTargetBytes),
+      writer: new ReverseWriter(),
+      interest,
+      onClosed: (channel) => {
+        this.channels.delete(channel);
+        interest.listenerClosed();
+      },
+    };
+    this.unsubscribe = [
+      coordinator.onLeaseEnd((end) => interest.ended(end)),
+      coordinator.onLeaderChange(() => this.announceLeader()),
+    ];
+    this.implementation = {
+      channel: (call) => this.openChannel(call),
+      execute: (call, callback) => this.execute(call, callback),
+      info: (_call, callback) => callback(null, encodeInfo(this.coordinator.info())),
+    };
+  }
+
+  stats(): NativeDoorStats {
+    let watches = 0;
+    for (const channel of this.channels) watches += channel.watchCount;
+    return {
+      streams: this.streams,
+      watches,
+      leaseInterests: this.context.interest.size,
+      unaryInFlight: this.unaryInFlight,
+    };
+  }
+
+  close(): void {
+    if (this.closed) return;
+    this.closed = true;
+    for (const unsubscribe of this.unsubscribe) unsubscribe();
+    for (const channel of [...this.channels]) {
+      channel.cut(status.UNAVAILABLE, "the member is shutting down", codeMetadata("shutting-down"));
+    }
+  }
+
+  private openChannel(call: ServerDuplexStream<Buffer, Buffer>): void {
+    const refuse = (code: status, details: string, metadata: Metadata): void => {
+      call.on("error", () => undefined);
+      call.emit("error", { code, details, metadata });
+    };
+    if (this.closed) {
+      refuse(status.UNAVAILABLE, "the member is shutting down", codeMetadata("shutting-down"));
+      return;
+    }
+    const { streamsMax, overloadRetryAfterMs } = this.doorLimits;
+    if (this.streams >= streamsMax) {
+      this.log("warn", "refused a channel: too many streams", { streamsMax });
+      const metadata = codeMetadata("too-many-streams", overloadRetryAfterMs);
+      refuse(
+        status.RESOURCE_EXHAUSTED,
+        `the member has ${streamsMax} streams, the most it may have`,
+        metadata,
+      );
+      return;
+    }
+    this.streams += 1;
+    // The one event that always comes, whoever ended the stream, once nothing is left to send.
+    call.once("cancelled", () => {
+      this.streams -= 1;
+    });
+    const channel = new Channel(call, this.context);
+    this.channels.add(channel);
+    channel.info(encodeInfo(this.coordinator.info()));
+  }
+
+  private announceLeader(): void {
+    const encoded = encodeInfo(this.coordinator.info());
+    for (const channel of this.channels) channel.info(encoded);
+  }
+
+  private execute(call: ServerUnaryCall<Buffer, Buffer>, callback: sendUnaryData<Buffer>): void {
+    let message: WireExecute;
+    try {
+      message = this.context.frames.decodeExecute(call.request);
+    } catch (error) {
+      if (!(error instanceof MalformedError)) throw error;
+      callback({ code: status.INVALID_ARGUMENT, details: `malformed request: ${error.message}` });
+      return;
+    }
+    const answer = (outcome: AnyOutcome): void => {
+      callback(null, encodeExecuteResponse(this.context.writer, outcome));
+    };
+    const namespace = message.namespace === "" ? DEFAULT_NAMESPACE : message.namespace;
+    const { unaryInFlightMax, overloadRetryAfterMs } = this.doorLimits;
+    const failure =
+      this.unaryInFlight >= unaryInFlightMax
+        ? refusal("overloaded", `the member has ${unaryInFlightMax} unanswered calls`, overloadRetryAfterMs)
+        : validateNamespace(namespace, this.limits);
+    if (failure !== undefined) {
+      answer({ ok: false, failure });
+      return;
+    }
+    this.unaryInFlight += 1;
+    const scope = { bytes: call.request, namespace, epoch: message.epoch };
+    this.context.dispatcher.run(scope, message.request, (outcome) => {
+      this.unaryInFlight -= 1;
+      answer(outcome);
+    });
+  }
+}
+
+/** Opens the native door over a coordinator. It serves when handed to `startGrpcServer`. */
+export function createNativeDoor(options: NativeDoorOptions): NativeDoor {
+  return new Door(options);
+}
