@@ -86,7 +86,7 @@ async function readFound(options: WalOptions, segment: number): Promise<FoundSeg
   const path = `${directory}/${name}`;
   const bytes = await disk.read(path);
   if (bytes === undefined) throw new WalError("missing", `Segment ${name} vanished while it was read`);
-  return { segment, name, path, bytes, content: readSegment(bytes, segment, identity) };
+  return { segment, name, path, bytes, content: readSegment(bytes, { segment, expected: identity }) };
 }
 
 /** Never written, or its very first write was torn: then nothing in it was acknowledged. */

@@ -38,6 +38,10 @@ export interface Batch {
   readonly offset: number;
   readonly bytes: number;
   readonly records: readonly WalRecord[];
+  /** Checksum of the batch before it, as this one has it. */
+  readonly chain: number;
+  /** Checksum of this batch. */
+  readonly crc: number;
 }
 
 /**
@@ -52,6 +56,8 @@ export interface SegmentEnd {
   readonly offset: number;
   /** A clause for people. */
   readonly reason: string;
+  /** The next batch after the damage, when there is one. */
+  readonly resume: number | undefined;
 }
 
 /** What a segment holds. */
@@ -68,6 +74,9 @@ export interface SegmentContent {
   readonly dataEnd: number;
 }
 
+const MAGIC_BYTES: Buffer = Buffer.alloc(4);
+MAGIC_BYTES.writeUInt32LE(BATCH_MAGIC);
+
 interface HeaderFields {
   readonly bodyBytes: number;
   readonly chain: number;
@@ -77,19 +86,24 @@ interface HeaderFields {
   readonly headerCrc: number;
 }
 
+/** What a reader of a segment starts from. */
+export interface ReadSegmentOptions {
+  readonly segment: number;
+  /** Whose log this should be: later batches are then recognised even when the head of the segment is damaged. */
+  readonly expected: WalIdentity | undefined;
+  /** Begin at this batch and take its chain on trust; default: the head. */
+  readonly from?: number;
+}
+
 /**
  * Reads a segment up to its end or its first damage.
  *
  * @param bytes the whole file; payloads of the result point into it
- * @param expected whose log this should be: finds later batches even when the head of the segment is damaged
  * @throws {WalError} `unsupported-version` when a newer format wrote it
  */
-export function readSegment(
-  bytes: Buffer,
-  segment: number,
-  expected: WalIdentity | undefined,
-): SegmentContent {
-  return new SegmentReader(bytes, segment, expected).read();
+export function readSegment(bytes: Buffer, options: ReadSegmentOptions): SegmentContent {
+  const reader = new SegmentReader(bytes, options.segment, options.expected);
+  return reader.read(options.from ?? 0);
 }
 
 class SegmentReader {
@@ -108,53 +122,51 @@ class SegmentReader {
       expected === undefined ? { first: firstSeed(segment), others: 0 } : segmentSeeds(segment, expected);
   }
 
-  read(): SegmentContent {
+  read(from: number): SegmentContent {
     const batches: Batch[] = [];
-    let head: SegmentHead | undefined;
-    let continues: number | undefined;
     let chain: number | undefined;
-    let offset = 0;
-    let end: SegmentEnd | undefined;
-    while (end === undefined) {
-      const header = this.#header(offset, chain);
-      if ("kind" in header) {
-        end = header;
-        break;
+    let continues: number | undefined;
+    let offset = from;
+    for (;;) {
+      const batch = this.#batch(offset, chain);
+      if ("kind" in batch) {
+        const first = batches[0]?.records[0];
+        const head = first?.kind === "head" ? first.head : undefined;
+        return { head, continues, batches, chain: chain ?? 0, end: batch, dataEnd: this.#dataEnd };
       }
-      const bytes = header.bodyBytes + BATCH_OVERHEAD_BYTES;
-      const records = this.#records(offset, header);
-      if (typeof records === "string") {
-        end = { kind: "corrupt", offset, reason: records };
-        break;
-      }
-      if (offset === 0) {
-        const first = records[0];
-        if (first?.kind !== "head") {
-          end = { kind: "corrupt", offset, reason: "the first record of the segment is not its head" };
-          break;
-        }
-        head = first.head;
-        continues = header.chain;
-        this.#seeds = segmentSeeds(this.#segment, head.identity);
-      }
-      batches.push({ offset, bytes, records });
-      chain = header.headerCrc;
-      offset += bytes;
+      batches.push(batch);
+      continues ??= batch.chain;
+      chain = batch.crc;
+      offset += batch.bytes;
     }
-    return { head, continues, batches, chain: chain ?? 0, end, dataEnd: this.#dataEnd };
   }
 
-  /** The verified header of the batch at `offset`, or why there is none. */
+  /** The header of the batch at `offset` when the whole batch verifies. */
   #header(offset: number, chain: number | undefined): HeaderFields | SegmentEnd {
-    if (offset >= this.#dataEnd) return { kind: "clean", offset, reason: "nothing follows" };
+    if (offset >= this.#dataEnd)
+      return { kind: "clean", offset, reason: "nothing follows", resume: undefined };
     const header = this.#parseHeader(offset);
-    const damage = header === undefined ? this.#judgeHeader(offset) : this.#verifyBody(offset, header);
-    if (damage !== undefined) return this.#lookAhead(damage);
-    if (header === undefined) return { kind: "corrupt", offset, reason: "the header does not verify" };
-    if (chain !== undefined && header.chain !== chain) {
-      return { kind: "corrupt", offset, reason: "the batch does not continue the one before" };
+    if (header === undefined) return this.#judgeHeader(offset);
+    const damage = this.#verifyBody(offset, header);
+    if (damage !== undefined) return damage;
+    if (chain === undefined || header.chain === chain) return header;
+    return this.#corrupt(offset, "the batch does not continue the one before");
+  }
+
+  /** The batch at `offset`, or why there is none. */
+  #batch(offset: number, chain: number | undefined): Batch | SegmentEnd {
+    const header = this.#header(offset, chain);
+    if ("kind" in header) return header;
+    const records = this.#records(offset, header);
+    if (typeof records === "string") return this.#corrupt(offset, records);
+    if (offset === 0) {
+      const first = records[0];
+      if (first?.kind !== "head")
+        return this.#corrupt(offset, "the first record of the segment is not its head");
+      this.#seeds = segmentSeeds(this.#segment, first.head.identity);
     }
-    return header;
+    const bytes = header.bodyBytes + BATCH_OVERHEAD_BYTES;
+    return { offset, bytes, records, chain: header.chain, crc: header.headerCrc };
   }
 
   #parseHeader(offset: number): HeaderFields | undefined {
@@ -188,30 +200,26 @@ class SegmentReader {
   #judgeHeader(offset: number): SegmentEnd {
     const size = this.#bytes.length;
     if (offset + BATCH_HEADER_BYTES > size) {
-      return { kind: "torn", offset, reason: "the file ends inside a header" };
+      return this.#torn(offset, "the file ends inside a header");
     }
     const sectorEnd = offset - (offset % SECTOR_BYTES) + SECTOR_BYTES;
     const lost =
       this.#isZero(offset, Math.min(sectorEnd, size)) ||
       (sectorEnd < offset + BATCH_HEADER_BYTES &&
         this.#isZero(sectorEnd, Math.min(sectorEnd + SECTOR_BYTES, size)));
-    if (lost) return { kind: "torn", offset, reason: "a sector of the header was never written" };
-    return {
-      kind: "corrupt",
-      offset,
-      reason: "the header does not verify although its sectors were written",
-    };
+    if (lost) return this.#torn(offset, "a sector of the header was never written");
+    return this.#corrupt(offset, "the header does not verify although its sectors were written");
   }
 
   /** `undefined`: the batch is whole. */
   #verifyBody(offset: number, header: HeaderFields): SegmentEnd | undefined {
     const { bodyBytes } = header;
     if (bodyBytes % 8 !== 0 || bodyBytes > BODY_BYTES_MAX) {
-      return { kind: "corrupt", offset, reason: `impossible length ${bodyBytes}` };
+      return this.#corrupt(offset, `impossible length ${bodyBytes}`);
     }
     const trailer = offset + BATCH_HEADER_BYTES + bodyBytes;
     const end = trailer + BATCH_TRAILER_BYTES;
-    if (end > this.#bytes.length) return { kind: "torn", offset, reason: "the file ends inside a batch" };
+    if (end > this.#bytes.length) return this.#torn(offset, "the file ends inside a batch");
     const body = this.#bytes.subarray(offset + BATCH_HEADER_BYTES, trailer);
     const whole =
       this.#view.getUint32(trailer, true) === TRAILER_MAGIC &&
@@ -219,28 +227,33 @@ class SegmentReader {
       crc32(body) === header.bodyCrc;
     if (whole) return undefined;
     if (countZeroSectors([this.#bytes.subarray(offset, end)], offset) > header.zeroSectors) {
-      return { kind: "torn", offset, reason: "a sector of the batch was never written" };
+      return this.#torn(offset, "a sector of the batch was never written");
     }
-    return { kind: "corrupt", offset, reason: "the checksum is wrong although every sector was written" };
+    return this.#corrupt(offset, "the checksum is wrong although every sector was written");
   }
 
   /**
    * One write is under way at a time, so a later batch proves that the damaged one was once whole: no torn tail (W2).
    * Its header is proof enough.
    */
-  #lookAhead(damage: SegmentEnd): SegmentEnd {
-    if (damage.kind === "corrupt") return damage;
-    const next = nextHeader(
-      this.#bytes,
-      damage.offset + 8,
-      (offset) => this.#parseHeader(offset) !== undefined,
-    );
-    if (next === undefined) return damage;
-    return {
-      ...damage,
-      kind: "corrupt",
-      reason: `${damage.reason}, yet a later batch follows at offset ${next}`,
-    };
+  #torn(offset: number, reason: string): SegmentEnd {
+    const resume = this.#nextHeader(offset + 8);
+    if (resume === undefined) return { kind: "torn", offset, reason, resume };
+    return this.#corrupt(offset, `${reason}, yet a later batch follows at offset ${resume}`);
+  }
+
+  #corrupt(offset: number, reason: string): SegmentEnd {
+    return { kind: "corrupt", offset, reason, resume: this.#nextHeader(offset + 8) };
+  }
+
+  /** Offset of the first batch header at or after `from`. */
+  #nextHeader(from: number): number | undefined {
+    let at = this.#bytes.indexOf(MAGIC_BYTES, from);
+    while (at !== -1) {
+      if (at % 8 === 0 && this.#parseHeader(at) !== undefined) return at;
+      at = this.#bytes.indexOf(MAGIC_BYTES, at + 1);
+    }
+    return undefined;
   }
 
   #isZero(from: number, to: number): boolean {
@@ -328,16 +341,4 @@ class SegmentReader {
   #integer(at: number): number {
     return getInteger(this.#view, at);
   }
-}
-
-const MAGIC_FIRST_BYTE = BATCH_MAGIC & 0xff;
-
-/** Offset of the first batch header at or after `from`: candidates by the magic number, `verify` decides. */
-function nextHeader(bytes: Buffer, from: number, verify: (offset: number) => boolean): number | undefined {
-  let at = bytes.indexOf(MAGIC_FIRST_BYTE, from);
-  while (at !== -1) {
-    if (at % 8 === 0 && verify(at)) return at;
-    at = bytes.indexOf(MAGIC_FIRST_BYTE, at + 1);
-  }
-  return undefined;
 }

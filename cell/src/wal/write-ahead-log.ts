@@ -202,6 +202,8 @@ export class WriteAheadLog implements Wal {
       });
       hardState = write.hardState;
     }
+    const term = hardState?.term ?? last.term;
+    assert(term >= last.term, "the hard state knows the last entry's term", { term, last: last.term });
     this.#queued = { hardState, logStart, last };
   }
 
