@@ -1,0 +1,31 @@
+/** Stable codes of what the admin API refuses; the `lockstep-error-code` trailer carries them. */
+export type AdminErrorCode =
+  | "not-leader"
+  | "no-leader"
+  | "invalid-argument"
+  | "stale-plan"
+  | "change-pending"
+  | "invalid-change"
+  | "unknown-member"
+  | "not-a-learner"
+  | "not-a-voter"
+  | "learner-not-ready"
+  | "unhealthy-cell"
+  | "name-in-use"
+  | "too-many-members"
+  | "wrong-cell"
+  | "timeout";
+
+/** A refusal of the admin API: the message says what to do. */
+export class AdminError extends Error {
+  override readonly name = "AdminError";
+  readonly code: AdminErrorCode;
+  /** With `not-leader`: the leader's admin address, when known. */
+  readonly leaderAdmin: string | undefined;
+
+  constructor(code: AdminErrorCode, message: string, leaderAdmin?: string) {
+    super(message);
+    this.code = code;
+    this.leaderAdmin = leaderAdmin;
+  }
+}

@@ -1,0 +1,294 @@
+import { Metadata, status as GrpcStatus } from "@grpc/grpc-js";
+import type { ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import { admin } from "@lockstep/proto";
+import type { Revision } from "@lockstep/gateway/coordinator";
+import { isJoint } from "../machine/membership.ts";
+import type { MemberAddresses, MemberRecord, Membership } from "../machine/membership.ts";
+import type { LogIndex, MemberId, Role } from "../raft/types.ts";
+import type { CellCoordinator } from "../replica/coordinator.ts";
+import type { Replica } from "../replica/replica.ts";
+import { createSnapshotSource } from "../store/index.ts";
+import { AdminError } from "./admin-error.ts";
+import type { AdminErrorCode } from "./admin-error.ts";
+import type { MembershipChanges } from "./membership-changes.ts";
+
+export interface AdminServiceOptions {
+  readonly replica: Replica;
+  readonly coordinator: CellCoordinator;
+  readonly changes: MembershipChanges;
+  /** What only the process knows about itself. */
+  readonly self: { readonly name: string; readonly incarnation: string; readonly version: string };
+  readonly leases: () => number;
+  readonly watches: () => number;
+  readonly ready: () => boolean;
+}
+
+const NAME = /^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$/i;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+const ADDRESS = /^(\[[0-9a-f:]+\]|[a-z0-9.-]+):\d{1,5}$/i;
+const COMPACT_DEADLINE_MS = 15_000;
+
+/** The gRPC service for operators and the CLI. */
+export function createAdminService(options: AdminServiceOptions): admin.AdminServer {
+  const { replica, changes } = options;
+  return {
+    status: unary(() => statusOf(options)),
+    listMembers: unary(async () => {
+      const membership = await changes.current();
+      return {
+        cellId: membership.cellId,
+        configurationIndex: membership.configurationIndex,
+        joint: isJoint(membership.configuration),
+        members: membership.members.map((member) => memberMessage(member, membership)),
+        leaderId: replica.leaderId,
+        removedIds: [...membership.removedIds],
+      };
+    }),
+    addLearner: unary((request: admin.AddLearnerRequest) => addLearner(options, request)),
+    changeMembership: unary(async (request: admin.ChangeMembershipRequest) => {
+      const membership = await changes.change({
+        plannedOn: request.plannedOn as LogIndex,
+        promote: request.promote as MemberId[],
+        demote: request.demote as MemberId[],
+        remove: request.remove as MemberId[],
+        force: request.force,
+      });
+      return {
+        configurationIndex: membership.configurationIndex,
+        members: membership.members.map((member) => memberMessage(member, membership)),
+      };
+    }),
+    transferLeadership: unary(async (request: admin.TransferLeadershipRequest) => ({
+      leaderId: await changes.transferLeadership(request.target as MemberId),
+    })),
+    snapshot: (call) => {
+      streamState(replica, call).catch((error: unknown) => call.destroy(toServiceError(error)));
+    },
+    compact: unary((request: admin.CompactRequest) => compact(options.coordinator, request)),
+  };
+}
+
+function unary<Q, A>(
+  handle: (request: Q) => Promise<A> | A,
+): (call: ServerUnaryCall<Q, A>, callback: sendUnaryData<A>) => void {
+  return (call, callback) => {
+    const answer = async (): Promise<A> => handle(call.request);
+    answer().then(
+      (response) => callback(null, response),
+      (error: unknown) => callback(toServiceError(error)),
+    );
+  };
+}
+
+function toServiceError(error: unknown): Error & { code: GrpcStatus; metadata: Metadata } {
+  const metadata = new Metadata();
+  if (!(error instanceof AdminError)) {
+    const message = error instanceof Error ? error.message : String(error);
+    return Object.assign(new Error(message), { code: GrpcStatus.INTERNAL, metadata });
+  }
+  metadata.set("lockstep-error-code", error.code);
+  if (error.leaderAdmin !== undefined) metadata.set("lockstep-leader-admin", error.leaderAdmin);
+  return Object.assign(new Error(error.message), { code: grpcStatus(error.code), metadata });
+}
+
+function grpcStatus(code: AdminErrorCode): GrpcStatus {
+  switch (code) {
+    case "invalid-argument":
+      return GrpcStatus.INVALID_ARGUMENT;
+    case "unknown-member":
+      return GrpcStatus.NOT_FOUND;
+    case "name-in-use":
+      return GrpcStatus.ALREADY_EXISTS;
+    case "too-many-members":
+      return GrpcStatus.RESOURCE_EXHAUSTED;
+    case "no-leader":
+      return GrpcStatus.UNAVAILABLE;
+    case "timeout":
+      return GrpcStatus.DEADLINE_EXCEEDED;
+    case "stale-plan":
+    case "change-pending":
+      return GrpcStatus.ABORTED;
+    case "not-leader":
+    case "invalid-change":
+    case "not-a-learner":
+    case "not-a-voter":
+    case "learner-not-ready":
+    case "unhealthy-cell":
+    case "wrong-cell":
+      return GrpcStatus.FAILED_PRECONDITION;
+  }
+}
+
+function statusOf(options: AdminServiceOptions): admin.StatusResponse {
+  const { replica, self } = options;
+  const { raft, state, space, wal } = replica.parts;
+  const status = raft.status();
+  const { machine, membership } = state;
+  const checkpoint = replica.divergence.newest;
+  const alarms: string[] = [];
+  if (space.anyLow(membership.configuration.voters)) alarms.push("no-space");
+  if (replica.isDiverged) alarms.push("diverged");
+  return {
+    cellId: membership.cellId,
+    memberId: status.id,
+    name: self.name,
+    incarnation: self.incarnation,
+    version: self.version,
+    formatVersion: machine.formatVersion,
+    role: roleNumber(status.role),
+    term: status.term,
+    leaderId: status.leader,
+    lastIndex: status.lastIndex,
+    commitIndex: status.commit,
+    appliedIndex: machine.appliedIndex,
+    revision: machine.revision,
+    configurationIndex: membership.configurationIndex,
+    joint: isJoint(membership.configuration),
+    databaseBytes: state.store.statistics().bytes,
+    logBytes: wal.bytes,
+    logFirstIndex: status.firstIndex,
+    barrierIndex: replica.logKeeper.barrierIndex,
+    leases: options.leases(),
+    watches: options.watches(),
+    digest: hex(machine.digest.hash),
+    digestCheckpointIndex: checkpoint?.index ?? 0,
+    digestAtCheckpoint: checkpoint === undefined ? "" : hex(checkpoint.hash),
+    alarms,
+    progress: status.progress.map((view) => ({
+      memberId: view.id,
+      state: view.state,
+      match: view.match,
+      recentlyActive: view.recentActive,
+    })),
+    freeBytes: Number.isFinite(space.freeBytes) ? space.freeBytes : 0,
+    ready: options.ready(),
+    keys: machine.namespaces().reduce((sum, namespace) => sum + namespace.keys, 0),
+  };
+}
+
+async function addLearner(
+  options: AdminServiceOptions,
+  request: admin.AddLearnerRequest,
+): Promise<admin.AddLearnerResponse> {
+  const { replica, changes } = options;
+  const addresses = checkedAddresses(request.addresses);
+  if (!NAME.test(request.name)) {
+    throw new AdminError("invalid-argument", "A member's name is 1 to 63 letters, digits, '-' and '.'.");
+  }
+  if (!UUID.test(request.incarnation)) {
+    throw new AdminError(
+      "invalid-argument",
+      "The incarnation must be the UUID that the member drew for its disk.",
+    );
+  }
+  const { cellId } = replica.parts.state.membership;
+  if (request.cellId !== "" && request.cellId !== cellId) {
+    throw new AdminError("wrong-cell", `This is cell ${cellId}, not ${request.cellId}.`);
+  }
+  const record = await changes.addLearner({
+    name: request.name,
+    incarnation: request.incarnation,
+    addresses,
+    plannedOn: request.plannedOn as LogIndex,
+  });
+  const { membership } = replica.parts.state;
+  return {
+    cellId,
+    memberId: record.id,
+    configurationIndex: membership.configurationIndex,
+    members: membership.members.map((member) => memberMessage(member, membership)),
+  };
+}
+
+function checkedAddresses(addresses: admin.Addresses | undefined): MemberAddresses {
+  const named = addresses ?? { client: "", http: "", peer: "", admin: "", ops: "" };
+  for (const [port, address] of Object.entries(named)) {
+    if (!ADDRESS.test(address)) {
+      throw new AdminError(
+        "invalid-argument",
+        `The ${port} address must be HOST:PORT, not ${JSON.stringify(address)}.`,
+      );
+    }
+  }
+  const { client, http, peer, admin: adminAddress, ops } = named;
+  return { client, http, peer, admin: adminAddress, ops };
+}
+
+async function streamState(
+  replica: Replica,
+  call: ServerWritableStream<admin.SnapshotRequest, admin.SnapshotChunk>,
+): Promise<void> {
+  const view = replica.parts.state.store.view();
+  const source = createSnapshotSource(view);
+  let gone = false;
+  call.on("cancelled", () => (gone = true));
+  try {
+    for (let number = 0; !gone; number += 1) {
+      const data = await source.chunk(number);
+      if (data === undefined) break;
+      if (!call.write({ data: Buffer.from(data) })) {
+        await new Promise<void>((resolve) => {
+          call.once("drain", resolve);
+          call.once("cancelled", resolve);
+        });
+      }
+    }
+    call.end();
+  } finally {
+    view.close();
+  }
+}
+
+function compact(
+  coordinator: CellCoordinator,
+  request: admin.CompactRequest,
+): Promise<admin.CompactResponse> {
+  return new Promise((resolve, reject) => {
+    coordinator.mutate(
+      {
+        namespace: request.namespace === "" ? "default" : request.namespace,
+        epoch: 0,
+        identity: { kind: "none" },
+        operation: { kind: "compact", revision: request.revision as Revision },
+        deadlineMs: COMPACT_DEADLINE_MS,
+      },
+      (outcome) => {
+        if (outcome.ok) resolve({ revision: outcome.result.revision });
+        else reject(new AdminError("invalid-argument", outcome.failure.message));
+      },
+    );
+  });
+}
+
+function memberMessage(member: MemberRecord, membership: Membership): admin.Member {
+  const { configuration } = membership;
+  const kind = configuration.voters.includes(member.id)
+    ? admin.MemberKind.VOTER
+    : configuration.learners.includes(member.id)
+      ? admin.MemberKind.LEARNER
+      : admin.MemberKind.LEAVING;
+  return {
+    id: member.id,
+    name: member.name,
+    incarnation: member.incarnation,
+    kind,
+    addresses: { ...member.addresses },
+  };
+}
+
+function roleNumber(role: Role): admin.Role {
+  switch (role) {
+    case "follower":
+      return admin.Role.FOLLOWER;
+    case "pre-candidate":
+      return admin.Role.PRE_CANDIDATE;
+    case "candidate":
+      return admin.Role.CANDIDATE;
+    case "leader":
+      return admin.Role.LEADER;
+  }
+}
+
+function hex(hash: number): string {
+  return hash.toString(16).padStart(8, "0");
+}

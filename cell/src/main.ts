@@ -1,0 +1,261 @@
+// The program of one cell member, and of the offline tools over a member's folder. The only place in the cell with
+// argv, signals, the real clock and the console.
+import { Command, InvalidArgumentError } from "commander";
+import { pino } from "pino";
+import type { Logger } from "pino";
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { ADMISSION_DEFAULTS } from "./admission/admission.ts";
+import { MEMBER_DEFAULTS, parseAddress } from "./member/options.ts";
+import type { MemberOptions, Origin } from "./member/options.ts";
+import { startMember } from "./member/member.ts";
+import { dumpFolder, verifyFolder } from "./member/offline.ts";
+import type { Environment, Log } from "./replica/environment.ts";
+
+/** 0: stopped as asked. 1: could not start or bad usage. 2: the member had to stop (disk, invariant, divergence).
+ * 3: removed from its cell, or refused for good. */
+const EXIT = { ok: 0, failed: 1, fatal: 2, removed: 3 } as const;
+
+interface MemberFlags {
+  readonly data: string;
+  readonly name: string;
+  readonly bootstrap?: boolean;
+  readonly join?: string;
+  readonly client: string;
+  readonly http: string;
+  readonly peer: string;
+  readonly admin: string;
+  readonly ops: string;
+  readonly advertiseClient?: string;
+  readonly advertiseHttp?: string;
+  readonly advertisePeer?: string;
+  readonly advertiseAdmin?: string;
+  readonly advertiseOps?: string;
+  readonly logLevel: string;
+  readonly logKeepBytes: number;
+  readonly tickMs: number;
+  readonly quotaBytes: number;
+  readonly reserveBytes: number;
+  readonly retentionAgeMs: number;
+  readonly retention: boolean;
+}
+
+const version = (
+  JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string }
+).version;
+
+const program = new Command("lockstep-cell")
+  .description("One member of a Lockstep cell, and offline tools over its folder.")
+  .version(version)
+  .showHelpAfterError();
+
+program
+  .command("member")
+  .description("Run one member. A fresh folder needs --bootstrap (the first voter of a new cell) or --join.")
+  .requiredOption("--data <dir>", "the member's folder")
+  .requiredOption("--name <name>", "the member's name, unique in the cell")
+  .option("--bootstrap", "begin a new cell with this member as its only voter (a folder in use ignores it)")
+  .option("--join <host:port,...>", "join the cell with these admin addresses (a folder in use ignores it)")
+  .option("--client <host:port>", "gRPC for clients", "127.0.0.1:7400")
+  .option("--http <host:port>", "HTTP/JSON for clients", "127.0.0.1:7401")
+  .option("--peer <host:port>", "other members", "127.0.0.1:7402")
+  .option("--admin <host:port>", "operators and the CLI", "127.0.0.1:7403")
+  .option("--ops <host:port>", "probes and metrics", "127.0.0.1:7404")
+  .option("--advertise-client <host:port>", "what clients are told to dial (default: --client)")
+  .option("--advertise-http <host:port>", "what HTTP clients are told to dial (default: --http)")
+  .option("--advertise-peer <host:port>", "what members dial (default: --peer)")
+  .option("--advertise-admin <host:port>", "what operators are told to dial (default: --admin)")
+  .option("--advertise-ops <host:port>", "where probes find it (default: --ops)")
+  .option("--log-level <level>", "debug, info, warn or error", "info")
+  .option("--tick-ms <ms>", "unit of elections and heartbeats", count, MEMBER_DEFAULTS.tickMs)
+  .option(
+    "--quota-bytes <bytes>",
+    "live and retained data the cell may hold",
+    count,
+    ADMISSION_DEFAULTS.quotaBytes,
+  )
+  .option(
+    "--reserve-bytes <bytes>",
+    "free space below which growth is refused",
+    count,
+    MEMBER_DEFAULTS.reserveBytes,
+  )
+  .option(
+    "--log-keep-bytes <bytes>",
+    "log kept for members that lag a little",
+    count,
+    MEMBER_DEFAULTS.logKeepBytes,
+  )
+  .option("--retention-age-ms <ms>", "history kept at least this long", count, 3_600_000)
+  .option("--no-retention", "never give up history by itself")
+  .action((flags: MemberFlags) => runMember(flags));
+
+program
+  .command("verify")
+  .description("Check a stopped member's folder: every record of the log, every row of the store.")
+  .argument("<dir>", "the member's folder")
+  .option("-o, --output <format>", "text or json", "text")
+  .action(async (directory: string, flags: { readonly output: string }) => {
+    const report = await verifyFolder(directory);
+    console.log(flags.output === "json" ? JSON.stringify(report, undefined, 2) : report.lines.join("\n"));
+    process.exitCode = report.sound ? EXIT.ok : EXIT.failed;
+  });
+
+program
+  .command("dump")
+  .description("Print a stopped member's log and state as JSON lines.")
+  .argument("<dir>", "the member's folder")
+  .option("--values", "print values too")
+  .action(async (directory: string, flags: { readonly values?: boolean }) => {
+    for await (const line of dumpFolder(directory, { values: flags.values === true })) {
+      if (!process.stdout.write(`${JSON.stringify(line)}\n`)) {
+        await new Promise((resolve) => process.stdout.once("drain", resolve));
+      }
+    }
+  });
+
+program.parseAsync().catch((error: unknown) => {
+  console.error(error instanceof Error ? error.message : String(error));
+  process.exit(EXIT.failed);
+});
+
+async function runMember(flags: MemberFlags): Promise<void> {
+  const logger = pino({ level: flags.logLevel, base: { member: flags.name } });
+  const log = toLog(logger);
+  let closing = false;
+  const fatal = (error: Error): void => {
+    if (closing) return;
+    // Nothing is answered after this: what was acknowledged is durable, the rest is unknown to its callers.
+    logger.fatal({ err: error }, "the member stops");
+    logger.flush();
+    process.exit(EXIT.fatal);
+  };
+  process.on("uncaughtException", fatal);
+  process.on("unhandledRejection", (reason) =>
+    fatal(reason instanceof Error ? reason : new Error(String(reason))),
+  );
+
+  const stop = (code: number, why: string): void => {
+    if (closing) return;
+    closing = true;
+    log.info("stopping", { why });
+    const deadline = setTimeout(() => process.exit(code), 8_000);
+    deadline.unref();
+    const closed = running === undefined ? Promise.resolve() : running.close();
+    closed.then(
+      () => process.exit(code),
+      (error: unknown) => {
+        log.error("stopping failed", { reason: String(error) });
+        process.exit(EXIT.fatal);
+      },
+    );
+  };
+  process.on("SIGTERM", () => stop(EXIT.ok, "SIGTERM"));
+  process.on("SIGINT", () => stop(EXIT.ok, "SIGINT"));
+
+  let running: Awaited<ReturnType<typeof startMember>> | undefined;
+  try {
+    running = await startMember(toOptions(flags), createEnvironment(log, fatal), {
+      onRemoved: () => {
+        log.warn("this member was removed from the cell; its folder can be deleted");
+        // Long enough to tell the others that the removal is committed.
+        setTimeout(() => stop(EXIT.removed, "removed from the cell"), 1_000).unref();
+      },
+      onRefused: (reason) => {
+        log.error(
+          "the cell refuses this member: remove it there if it is still listed, then join with an empty folder under a new name",
+          { reason },
+        );
+        stop(EXIT.removed, reason);
+      },
+    });
+  } catch (error) {
+    log.error("the member could not start", {
+      reason: error instanceof Error ? error.message : String(error),
+    });
+    logger.flush();
+    process.exit(EXIT.failed);
+  }
+  log.info("serving", {
+    cellId: running.identity.cellId,
+    memberId: running.identity.memberId,
+    client: flags.client,
+    http: flags.http,
+  });
+}
+
+function toOptions(flags: MemberFlags): MemberOptions {
+  const listen = {
+    client: flags.client,
+    http: flags.http,
+    peer: flags.peer,
+    admin: flags.admin,
+    ops: flags.ops,
+  };
+  const advertise = {
+    client: flags.advertiseClient ?? flags.client,
+    http: flags.advertiseHttp ?? flags.http,
+    peer: flags.advertisePeer ?? flags.peer,
+    admin: flags.advertiseAdmin ?? flags.admin,
+    ops: flags.advertiseOps ?? flags.ops,
+  };
+  for (const [what, address] of Object.entries(listen)) parseAddress(what, address);
+  for (const [what, address] of Object.entries(advertise)) parseAddress(`advertise-${what}`, address);
+  return {
+    directory: flags.data,
+    name: flags.name,
+    origin: originOf(flags),
+    listen,
+    advertise,
+    version,
+    ...MEMBER_DEFAULTS,
+    tickMs: flags.tickMs,
+    admission: { ...ADMISSION_DEFAULTS, quotaBytes: flags.quotaBytes },
+    reserveBytes: flags.reserveBytes,
+    logKeepBytes: flags.logKeepBytes,
+    retention: flags.retention ? { ageMs: flags.retentionAgeMs } : undefined,
+  };
+}
+
+function originOf(flags: MemberFlags): Origin {
+  if (flags.bootstrap === true && flags.join !== undefined) {
+    throw new TypeError("give --bootstrap or --join, not both");
+  }
+  if (flags.bootstrap === true) return { kind: "bootstrap" };
+  if (flags.join !== undefined) return { kind: "join", targets: flags.join.split(",") };
+  return { kind: "existing" };
+}
+
+function createEnvironment(log: Log, fatal: (error: Error) => void): Environment {
+  return {
+    clock: { monotonicMs: () => performance.now(), wallMs: () => Date.now() },
+    // 48 random bits: elections of many members must not fall into step.
+    random: () => randomBytes(6).readUIntBE(0, 6) / 2 ** 48,
+    schedule: (task) => void setImmediate(task),
+    after: (delayMs, task) => {
+      const timer = setTimeout(task, delayMs);
+      return () => clearTimeout(timer);
+    },
+    every: (intervalMs, task) => {
+      const timer = setInterval(task, intervalMs);
+      return () => clearInterval(timer);
+    },
+    log,
+    fatal,
+  };
+}
+
+function toLog(logger: Logger): Log {
+  return {
+    debug: (message, fields) => logger.debug(fields ?? {}, message),
+    info: (message, fields) => logger.info(fields ?? {}, message),
+    warn: (message, fields) => logger.warn(fields ?? {}, message),
+    error: (message, fields) => logger.error(fields ?? {}, message),
+  };
+}
+
+function count(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError("a whole number is wanted");
+  return value;
+}

@@ -1,0 +1,355 @@
+import { createNativeDoor, startGrpcServer, startHttpDoor } from "@lockstep/gateway";
+import { admin } from "@lockstep/proto";
+import { MembershipChanges } from "../admin/membership-changes.ts";
+import { createAdminService } from "../admin/service.ts";
+import { belongs, findMember, isVoter } from "../machine/membership.ts";
+import { createRaft } from "../raft/index.ts";
+import type { MemberId } from "../raft/types.ts";
+import { Compactor } from "../replica/compactor.ts";
+import { CellCoordinator } from "../replica/coordinator.ts";
+import type { Environment } from "../replica/environment.ts";
+import { Leadership } from "../replica/leadership.ts";
+import { Replica } from "../replica/replica.ts";
+import { Snapshots } from "../replica/snapshots.ts";
+import { SpaceWatch } from "../replica/space.ts";
+import type { CellState } from "../replica/state.ts";
+import { createSessionKeeper } from "../session/index.ts";
+import type { SessionKeeper } from "../session/types.ts";
+import { createTransport } from "../transport/index.ts";
+import type { AdmissionVerdict, Transport, TransportHandlers } from "../transport/types.ts";
+import { createNodeDisk } from "../wal/index.ts";
+import { createWatchHub } from "../watch/index.ts";
+import type { WatchHub } from "../watch/types.ts";
+import { openMemberFolder } from "./folder.ts";
+import type { OpenedFolder } from "./folder.ts";
+import type { MemberIdentity } from "./identity.ts";
+import { MemberMetrics } from "./metrics.ts";
+import { startOpsServer } from "./ops-server.ts";
+import { parseAddress } from "./options.ts";
+import type { MemberOptions } from "./options.ts";
+
+export interface RunningMember {
+  readonly identity: MemberIdentity;
+  /** Stops cleanly: gives leadership away, answers whoever waits, fixes the store. */
+  close(): Promise<void>;
+}
+
+export interface MemberEvents {
+  /** This member was removed from its cell: it has nothing more to do. */
+  readonly onRemoved: () => void;
+  /** A peer refused this member for good; the reason says how to go on. */
+  readonly onRefused: (reason: string) => void;
+}
+
+const FORMAT_VERSION_MAX = 1;
+const CHECKPOINT_INTERVAL_MS = 5 * 60_000;
+const RETENTION_INTERVAL_MS = 10_000;
+const TRANSFER_WAIT_MS = 1_000;
+
+/** Starts one member: the folder, the replica, and the doors over it. Resolves when everything listens. */
+export async function startMember(
+  options: MemberOptions,
+  environment: Environment,
+  events: MemberEvents,
+): Promise<RunningMember> {
+  const metrics = new MemberMetrics();
+  const folder = await openMemberFolder(options, environment, {
+    onFatal: (error) => environment.fatal(error),
+    onSync: (durationMs) => metrics.fsyncSeconds.observe(durationMs / 1000),
+  });
+  const core = await startCore(options, environment, folder, events);
+  const doors = await openDoors(options, environment, core, metrics);
+  return {
+    identity: folder.identity,
+    close: async () => {
+      await core.handOver();
+      await doors.close();
+      await core.close();
+      metrics.close();
+    },
+  };
+}
+
+interface Core {
+  readonly identity: MemberIdentity;
+  readonly replica: Replica;
+  readonly coordinator: CellCoordinator;
+  readonly changes: MembershipChanges;
+  readonly sessions: SessionKeeper;
+  readonly hub: WatchHub;
+  /** Moves leadership to another voter, for a bounded time. */
+  handOver(): Promise<void>;
+  close(): Promise<void>;
+}
+
+async function startCore(
+  options: MemberOptions,
+  environment: Environment,
+  folder: OpenedFolder,
+  events: MemberEvents,
+): Promise<Core> {
+  const { identity, state, wal, generations } = folder;
+  const self = identity.memberId;
+  const raft = createRaft(
+    {
+      id: self,
+      random: environment.random,
+      electionTimeoutTicks: options.electionTimeoutTicks,
+      heartbeatTicks: options.heartbeatTicks,
+    },
+    folder.initial,
+  );
+  const hub = createHub(options, environment, state);
+  const electionTimeoutMs = options.tickMs * options.electionTimeoutTicks;
+  const sessions = createSessionKeeper({
+    electionTimeoutMs,
+    checkpointIntervalMs: CHECKPOINT_INTERVAL_MS,
+    expireBatchMax: 512,
+    lateTickMs: electionTimeoutMs / 2,
+  });
+  const disk = createNodeDisk();
+  const space = new SpaceWatch(disk, options.directory, options.reserveBytes);
+  await space.measure();
+  const replica = new Replica({
+    environment,
+    self,
+    timing: { tickMs: options.tickMs, electionTimeoutTicks: options.electionTimeoutTicks },
+    raft,
+    wal,
+    state,
+    hub,
+    space,
+    formatVersionMax: FORMAT_VERSION_MAX,
+    logKeepBytes: options.logKeepBytes,
+  });
+  const snapshots = new Snapshots({
+    self,
+    environment,
+    raft,
+    state,
+    generations,
+    announce: (from, term, snapshot) =>
+      replica.receive([{ kind: "snapshot", from, to: self, term, snapshot }]),
+    pump: () => replica.pump(),
+  });
+  const leadership = new Leadership({
+    sessions,
+    state,
+    monotonicMs: () => environment.clock.monotonicMs(),
+    propose: (command, settled) => replica.proposeOwn(command, settled),
+    proveLeadership: (settled) =>
+      replica.read({
+        serve: () => settled(true),
+        fail: () => settled(false),
+        deadlineMs: environment.clock.monotonicMs() + electionTimeoutMs * 10,
+      }),
+    retention: options.retention,
+    retentionIntervalMs: RETENTION_INTERVAL_MS,
+  });
+  leadership.reload();
+  const compactor = new Compactor({ state, hub, after: environment.after, fatal: environment.fatal });
+  replica.listen({
+    applied: () => compactor.look(),
+    configurationChanged: () => compactor.look(),
+    removed: events.onRemoved,
+  });
+  compactor.look();
+
+  let coordinator: CellCoordinator | undefined;
+  const transport = await createTransport({
+    identity: { cellId: identity.cellId, memberId: self, incarnation: identity.incarnation },
+    listen: parseAddress("peer", options.listen.peer),
+    handlers: peerHandlers({ identity, replica, snapshots, events, forwarded: () => coordinator }),
+    log: (level, message, detail) => environment.log[level](message, detail),
+    random: environment.random,
+    now: () => environment.clock.monotonicMs(),
+  });
+  snapshots.connect(transport);
+  coordinator = new CellCoordinator({
+    replica,
+    transport,
+    sessions,
+    leadership,
+    admission: options.admission,
+    watchesMax: options.watchesMax,
+    soon: queueMicrotask,
+  });
+  replica.start({ transport, snapshots, leadership });
+  const stopTicking = environment.every(options.tickMs, () => environment.schedule(() => replica.tick()));
+  const changes = new MembershipChanges(replica);
+  return {
+    identity,
+    replica,
+    coordinator,
+    changes,
+    sessions,
+    hub,
+    handOver: () => handOver(replica, changes, environment),
+    close: async () => {
+      stopTicking();
+      coordinator.close();
+      hub.close("the member is shutting down");
+      compactor.close();
+      replica.close();
+      await closeStorage(transport, replica, folder);
+    },
+  };
+}
+
+async function closeStorage(transport: Transport, replica: Replica, folder: OpenedFolder): Promise<void> {
+  await transport.close();
+  await folder.wal.close();
+  await replica.logKeeper.settle();
+  await folder.generations.close();
+}
+
+/** A leader that stops gives leadership away first, so that the cell does not wait for an election timeout. */
+async function handOver(
+  replica: Replica,
+  changes: MembershipChanges,
+  environment: Environment,
+): Promise<void> {
+  const { configuration } = replica.parts.state.membership;
+  if (!replica.isLeader || configuration.voters.length < 2) return;
+  await Promise.race([
+    changes.transferLeadership(0 as MemberId).then(
+      () => undefined,
+      () => undefined,
+    ),
+    new Promise<void>((resolve) => {
+      environment.after(TRANSFER_WAIT_MS, resolve);
+    }),
+  ]);
+}
+
+function createHub(options: MemberOptions, environment: Environment, state: CellState): WatchHub {
+  return createWatchHub({
+    source: {
+      revision: () => state.machine.revision,
+      compactRevision: (namespaceId) => state.machine.namespace(namespaceId)?.compactRevision ?? (0 as never),
+      history: (request) => state.machine.history(request, state.store),
+      stateAt: (namespaceId, key, revision) => state.machine.stateAt(namespaceId, key, revision, state.store),
+    },
+    schedule: environment.schedule,
+    ringBytesMax: 32 * 1024 * 1024,
+    pendingBytesMax: 4 * 1024 * 1024,
+    totalPendingBytesMax: 256 * 1024 * 1024,
+    watchesMax: options.watchesMax,
+  });
+}
+
+interface PeerParts {
+  readonly identity: MemberIdentity;
+  readonly replica: Replica;
+  readonly snapshots: Snapshots;
+  readonly events: MemberEvents;
+  /** Absent until the doors are up: requests forwarded before are answered by closing. */
+  readonly forwarded: () => CellCoordinator | undefined;
+}
+
+function peerHandlers(parts: PeerParts): TransportHandlers {
+  const { identity, replica, snapshots, events } = parts;
+  const { state, environment } = replica.parts;
+  return {
+    admit: (peer): AdmissionVerdict => {
+      if (peer.cellId !== identity.cellId) return { ok: false, reason: "wrong-cell" };
+      if (peer.toMemberId !== identity.memberId) return { ok: false, reason: "wrong-member" };
+      const { membership } = state;
+      if (membership.removedIds.includes(peer.memberId)) return { ok: false, reason: "removed" };
+      const record = findMember(membership, peer.memberId);
+      if (record === undefined) return { ok: false, reason: "unknown-member" };
+      if (record.incarnation !== peer.incarnation) return { ok: false, reason: "wrong-incarnation" };
+      return { ok: true };
+    },
+    messages: (_from, messages) => replica.receive(messages),
+    notice: (from, notice) => replica.notice(from, notice),
+    disconnected: (peer) => replica.peerLost(peer),
+    unreachable: (peer) => replica.unreachable(peer),
+    request: (from, body, answer) => {
+      const coordinator = parts.forwarded();
+      if (coordinator === undefined) return;
+      try {
+        coordinator.forwarded(body, answer);
+      } catch (error) {
+        environment.log.warn("a peer forwarded something malformed", { from, reason: String(error) });
+      }
+    },
+    snapshot: (from, offer) => snapshots.receive(from, offer),
+    refused: (peer, reason) => {
+      environment.log.warn("a peer refused this member", { peer, reason });
+      if (reason === "removed" || reason === "wrong-incarnation") events.onRefused(reason);
+    },
+  };
+}
+
+/** Why this member is not ready; undefined: it is a voter, caught up, and the cell has a leader. */
+function notReady(replica: Replica): string | undefined {
+  const { state, raft, self } = replica.parts;
+  const { configuration } = state.membership;
+  if (!belongs(configuration, self)) return "not part of the cell's configuration yet";
+  if (!isVoter(configuration, self)) return "a learner, not a voter yet";
+  if (replica.leaderId === 0) return "no leader known";
+  if (raft.commit - state.appliedIndex > 1000) return "applying the log";
+  if (replica.isDiverged) return "the members disagree about the state";
+  return undefined;
+}
+
+async function openDoors(
+  options: MemberOptions,
+  environment: Environment,
+  core: Core,
+  metrics: MemberMetrics,
+): Promise<{ close(): Promise<void> }> {
+  const { replica, coordinator, sessions, hub } = core;
+  const log = (level: "info" | "warn" | "error", message: string, fields = {}): void =>
+    environment.log[level](message, fields);
+  const closers: (() => Promise<void>)[] = [];
+  metrics.observe({
+    replica,
+    leases: () => sessions.count,
+    watches: () => hub.watchers,
+    slowConsumerCuts: () => hub.slowConsumerCuts,
+  });
+
+  const native = createNativeDoor({ coordinator, log });
+  const grpc = await startGrpcServer({
+    ...parseAddress("client", options.listen.client),
+    services: [{ definition: native.definition, implementation: native.implementation }],
+    log,
+  });
+  closers.push(() => {
+    native.close();
+    return grpc.close();
+  });
+
+  const http = await startHttpDoor({ coordinator, ...parseAddress("http", options.listen.http), log });
+  closers.push(() => http.close());
+
+  const service = createAdminService({
+    replica,
+    coordinator,
+    changes: core.changes,
+    self: { name: core.identity.name, incarnation: core.identity.incarnation, version: options.version },
+    leases: () => sessions.count,
+    watches: () => hub.watchers,
+    ready: () => notReady(replica) === undefined,
+  });
+  const adminServer = await startGrpcServer({
+    ...parseAddress("admin", options.listen.admin),
+    services: [{ definition: admin.AdminService, implementation: service }],
+    log,
+  });
+  closers.push(() => adminServer.close());
+
+  const ops = await startOpsServer({
+    ...parseAddress("ops", options.listen.ops),
+    registry: metrics.registry,
+    notReady: () => notReady(replica),
+  });
+  closers.push(() => ops.close());
+  return {
+    close: async () => {
+      await Promise.all(closers.map((close) => close()));
+    },
+  };
+}

@@ -1,0 +1,145 @@
+import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from "prom-client";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import type { Replica } from "../replica/replica.ts";
+
+/** Seconds. */
+const LATENCY_BUCKETS = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
+];
+
+export interface MetricsSources {
+  readonly replica: Replica;
+  readonly leases: () => number;
+  readonly watches: () => number;
+  readonly slowConsumerCuts: () => number;
+}
+
+/** What `/metrics` shows. Gauges are read when scraped; only latencies and counts are kept on the way. */
+export class MemberMetrics {
+  readonly registry: Registry;
+  readonly proposalSeconds: Histogram;
+  readonly readSeconds: Histogram;
+  readonly fsyncSeconds: Histogram;
+  readonly applySeconds: Histogram;
+  readonly renewals: Counter;
+  readonly expirations: Counter;
+  readonly leaderChanges: Counter;
+  readonly #eventLoop = monitorEventLoopDelay({ resolution: 10 });
+
+  constructor() {
+    const registry = new Registry();
+    this.registry = registry;
+    collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 10 });
+    this.proposalSeconds = histogram(
+      registry,
+      "lockstep_proposal_duration_seconds",
+      "From a command's arrival at the leader to its outcome.",
+    );
+    this.readSeconds = histogram(
+      registry,
+      "lockstep_linearizable_read_duration_seconds",
+      "From a linearizable read's arrival to its answer.",
+    );
+    this.fsyncSeconds = histogram(
+      registry,
+      "lockstep_wal_fsync_duration_seconds",
+      "One group commit of the write-ahead log.",
+    );
+    this.applySeconds = histogram(
+      registry,
+      "lockstep_apply_duration_seconds",
+      "Applying one slice of committed entries.",
+    );
+    this.renewals = counter(
+      registry,
+      "lockstep_lease_renewals_total",
+      "Renewals of leases acknowledged by this member as leader.",
+    );
+    this.expirations = counter(registry, "lockstep_lease_expirations_total", "Leases that ended by expiry.");
+    this.leaderChanges = counter(
+      registry,
+      "lockstep_leader_changes_total",
+      "Changes of leader seen by this member.",
+    );
+    this.#eventLoop.enable();
+  }
+
+  /** Registers what is read from the running member. */
+  observe(sources: MetricsSources): void {
+    const { replica } = sources;
+    const { raft, state, wal, space } = replica.parts;
+    const gauge = (name: string, help: string, read: () => number): void => {
+      const metric: Gauge = new Gauge({
+        name,
+        help,
+        registers: [this.registry],
+        collect: (): void => metric.set(read()),
+      });
+    };
+    gauge("lockstep_raft_term", "The term.", () => raft.term);
+    gauge("lockstep_raft_is_leader", "1 while this member leads.", () => (replica.isLeader ? 1 : 0));
+    gauge("lockstep_raft_has_leader", "1 while this member knows a leader.", () =>
+      replica.leaderId === 0 ? 0 : 1,
+    );
+    gauge("lockstep_raft_commit_index", "The commit index.", () => raft.commit);
+    gauge("lockstep_raft_applied_index", "The applied index.", () => state.appliedIndex);
+    gauge("lockstep_apply_lag_entries", "Committed and not yet applied.", () =>
+      Math.max(0, raft.commit - state.appliedIndex),
+    );
+    gauge(
+      "lockstep_barrier_index",
+      "The applied index that survives a power cut.",
+      () => replica.logKeeper.barrierIndex,
+    );
+    gauge("lockstep_revision", "The cell's revision as this member sees it.", () => state.machine.revision);
+    gauge(
+      "lockstep_proposals_pending",
+      "Commands taken in and not answered.",
+      () => replica.proposals.pending,
+    );
+    gauge("lockstep_reads_pending", "Linearizable reads not answered.", () => replica.reads.pending);
+    gauge("lockstep_leases", "Leases of the cell.", sources.leases);
+    gauge("lockstep_watches", "Watches served by this member.", sources.watches);
+    gauge(
+      "lockstep_watch_slow_consumer_cuts_total",
+      "Watches cut because they did not drain.",
+      sources.slowConsumerCuts,
+    );
+    gauge("lockstep_database_bytes", "Bytes of the store on disk.", () => state.store.statistics().bytes);
+    gauge(
+      "lockstep_history_bytes",
+      "Bytes of live and retained history (what the quota counts).",
+      () => state.logicalBytes,
+    );
+    gauge("lockstep_log_bytes", "Bytes of the write-ahead log on disk.", () => wal.bytes);
+    gauge("lockstep_free_bytes", "Free bytes of the data volume.", () =>
+      Number.isFinite(space.freeBytes) ? space.freeBytes : -1,
+    );
+    gauge(
+      "lockstep_event_loop_delay_p99_seconds",
+      "Event-loop delay since the last scrape, 99th percentile.",
+      () => {
+        const seconds = this.#eventLoop.percentile(99) / 1e9;
+        return Number.isFinite(seconds) ? seconds : 0;
+      },
+    );
+    gauge("lockstep_event_loop_delay_max_seconds", "Event-loop delay since the last scrape, maximum.", () => {
+      const seconds = this.#eventLoop.max / 1e9;
+      this.#eventLoop.reset();
+      return seconds;
+    });
+  }
+
+  close(): void {
+    this.#eventLoop.disable();
+    this.registry.clear();
+  }
+}
+
+function histogram(registry: Registry, name: string, help: string): Histogram {
+  return new Histogram({ name, help, buckets: LATENCY_BUCKETS, registers: [registry] });
+}
+
+function counter(registry: Registry, name: string, help: string): Counter {
+  return new Counter({ name, help, registers: [registry] });
+}

@@ -1,0 +1,106 @@
+import type { Append, HardState, Message } from "../raft/types.ts";
+import type { Wal } from "../wal/types.ts";
+
+export interface AppendLaneOptions {
+  readonly wal: Wal;
+  /** Tells the core that an append is durable. */
+  readonly appended: (token: number) => void;
+  readonly send: (messages: readonly Message[]) => void;
+  /** Installs a received state; resolves once it is durable and in use. */
+  readonly install: (append: Append) => Promise<void>;
+  readonly pump: () => void;
+  readonly fatal: (error: Error) => void;
+}
+
+interface Slot {
+  readonly append: Append;
+  durable: boolean;
+}
+
+/**
+ * The one FIFO lane of durable writes (R5): appends become durable in the order they were handed out, and only then
+ * do the messages that depend on them leave (R1).
+ */
+export class AppendLane {
+  readonly #options: AppendLaneOptions;
+  readonly #slots: Slot[] = [];
+  /** Appends that wait behind the installation of a snapshot. */
+  #deferred: Append[] = [];
+  #installing = false;
+  /** A commit index that no write has carried yet: needs no fsync of its own (R2), so it rides with the next one. */
+  #ridingHardState: HardState | undefined;
+
+  constructor(options: AppendLaneOptions) {
+    this.#options = options;
+  }
+
+  push(append: Append): void {
+    if (this.#installing) {
+      this.#deferred.push(append);
+    } else if (append.snapshot !== undefined) {
+      this.#installing = true;
+      this.#install(append, append.snapshot);
+    } else {
+      this.#write(append);
+    }
+  }
+
+  #write(append: Append): void {
+    const slot: Slot = { append, durable: false };
+    this.#slots.push(slot);
+    if (append.hardState !== undefined) this.#ridingHardState = append.hardState;
+    if (!append.mustSync && append.entries.length === 0) {
+      slot.durable = true;
+      this.#drain();
+      return;
+    }
+    const hardState = this.#ridingHardState;
+    this.#ridingHardState = undefined;
+    const write = { entries: append.entries, ...(hardState === undefined ? {} : { hardState }) };
+    this.#options.wal.append(write, () => {
+      slot.durable = true;
+      this.#drain();
+      this.#options.pump();
+    });
+  }
+
+  #drain(): void {
+    while (true) {
+      const head = this.#slots[0];
+      if (head?.durable !== true) return;
+      this.#slots.shift();
+      this.#options.appended(head.append.token);
+      if (head.append.held.length > 0) this.#options.send(head.append.held);
+    }
+  }
+
+  /**
+   * W14: the state is durable and current first, then the log's marker, then what follows it. A crash in between
+   * leaves a store ahead of the log, which start-up recognises by the store's own note of its origin.
+   */
+  #install(append: Append, snapshot: NonNullable<Append["snapshot"]>): void {
+    this.#options.install(append).then(
+      () => {
+        this.#installing = false;
+        const slot: Slot = { append, durable: false };
+        this.#slots.push(slot);
+        const hardState = append.hardState ?? this.#ridingHardState;
+        this.#ridingHardState = undefined;
+        const write = {
+          snapshot: { index: snapshot.index, term: snapshot.term },
+          entries: append.entries,
+          ...(hardState === undefined ? {} : { hardState }),
+        };
+        this.#options.wal.append(write, () => {
+          slot.durable = true;
+          this.#drain();
+          this.#options.pump();
+        });
+        const deferred = this.#deferred;
+        this.#deferred = [];
+        for (const next of deferred) this.push(next);
+      },
+      (error: unknown) => this.#options.fatal(error instanceof Error ? error : new Error(String(error))),
+    );
+  }
+}

@@ -1,0 +1,460 @@
+import type {
+  Coordinator,
+  CoordinatorInfo,
+  Failure,
+  LeaderHint,
+  LeaseEnd,
+  LeaseTimeToLiveOperation,
+  Mutation,
+  MutationOutcome,
+  Read,
+  ReadOutcome,
+  ReadResult,
+  Renewal,
+  RenewalOutcome,
+  WatchHandle,
+  WatchRequest,
+  WatchSink,
+} from "@lockstep/gateway/coordinator";
+import { admitMutation, admitRead } from "../admission/admission.ts";
+import type { AdmissionLimits, Load } from "../admission/admission.ts";
+import { assertNever } from "../invariant.ts";
+import { belongs } from "../machine/membership.ts";
+import type { Applied, CommandOutcome, NamespaceInfo } from "../machine/types.ts";
+import type { MemberId } from "../raft/types.ts";
+import type { SessionKeeper } from "../session/types.ts";
+import type { Transport } from "../transport/types.ts";
+import { failures } from "./failures.ts";
+import {
+  decodeForwarded,
+  decodeMutationAnswer,
+  decodeReadAnswer,
+  decodeRenewalAnswer,
+  encodeForwarded,
+  encodeMutationAnswer,
+  encodeReadAnswer,
+  encodeRenewalAnswer,
+} from "./forwarding.ts";
+import type { Forwarded } from "./forwarding.ts";
+import type { Leadership } from "./leadership.ts";
+import type { Waiter } from "./proposals.ts";
+import type { Replica } from "./replica.ts";
+
+export interface CoordinatorOptions {
+  readonly replica: Replica;
+  readonly transport: Transport;
+  readonly sessions: SessionKeeper;
+  readonly leadership: Leadership;
+  readonly admission: AdmissionLimits;
+  readonly watchesMax: number;
+  /** Runs before the next I/O event: answers never come before the call has returned. */
+  readonly soon: (task: () => void) => void;
+}
+
+const DEADLINE_MS_DEFAULT = 10_000;
+const DEADLINE_MS_MAX = 10 * 60_000;
+/** Calls that wait for a leader. */
+const PARKED_MAX = 10_000;
+
+type Deliver<T> = (outcome: T) => void;
+
+/** One mutation on its way: proposed here, forwarded to the leader, or waiting for one. One object an operation. */
+class MutationCall implements Waiter {
+  settled = false;
+  /** An earlier attempt reached a leader and its answer was lost. */
+  mayBeApplied = false;
+  readonly mutation: Mutation;
+  readonly deadlineMs: number;
+  readonly #coordinator: CellCoordinator;
+  readonly #deliver: Deliver<MutationOutcome>;
+
+  constructor(
+    coordinator: CellCoordinator,
+    mutation: Mutation,
+    deadlineMs: number,
+    deliver: Deliver<MutationOutcome>,
+  ) {
+    this.#coordinator = coordinator;
+    this.mutation = mutation;
+    this.deadlineMs = deadlineMs;
+    this.#deliver = deliver;
+  }
+
+  deliver(outcome: CommandOutcome): void {
+    this.settled = true;
+    this.#deliver(outcome as MutationOutcome);
+  }
+
+  fail(failure: Failure): void {
+    this.deliver({ ok: false, failure });
+  }
+
+  /** Its turn ended without a proposal (leadership moved): it was certainly not applied, so it may go elsewhere. */
+  retry(): void {
+    this.settled = false;
+    this.#coordinator.park(this);
+  }
+}
+
+interface RevisionWaiter {
+  readonly revision: number;
+  readonly deadlineMs: number;
+  readonly serve: () => void;
+  readonly fail: (failure: Failure) => void;
+}
+
+/**
+ * The `Coordinator` that a member serves to its doors. Any member takes any request: the leader proposes, another
+ * member forwards; reads are served here once their point in the log is applied here.
+ */
+export class CellCoordinator implements Coordinator {
+  readonly #options: CoordinatorOptions;
+  #parked: MutationCall[] = [];
+  #revisionWaiters: RevisionWaiter[] = [];
+  readonly #leaseEndListeners = new Set<(end: LeaseEnd) => void>();
+  readonly #leaderListeners = new Set<(leader: LeaderHint | undefined) => void>();
+  #closed = false;
+
+  constructor(options: CoordinatorOptions) {
+    this.#options = options;
+    options.replica.listen({
+      applied: (applied) => this.#applied(applied),
+      leaderChanged: (leader) => {
+        for (const listener of this.#leaderListeners) listener(leader);
+        if (leader !== undefined) this.#options.soon(() => this.#unpark());
+      },
+      deadlines: (nowMs) => this.#checkDeadlines(nowMs),
+    });
+  }
+
+  mutate(mutation: Mutation, deliver: Deliver<MutationOutcome>): void {
+    this.#route(new MutationCall(this, mutation, this.#deadline(mutation.deadlineMs), deliver));
+  }
+
+  read(read: Read, deliver: Deliver<ReadOutcome>): void {
+    const { replica } = this.#options;
+    const failLater = (failure: Failure): void => this.#options.soon(() => deliver({ ok: false, failure }));
+    if (this.#closed) return failLater(failures.shuttingDown("not-applied"));
+    if (!belongs(replica.parts.state.membership.configuration, replica.parts.self))
+      return failLater(failures.noLeader());
+    const operation = read.operation;
+    if (operation.kind === "lease-time-to-live" && !replica.isLeader) {
+      return this.#forwardLeaseRead(read, operation, deliver);
+    }
+    const serve = (): void => deliver(this.#serve(read));
+    const fail = (failure: Failure): void => deliver({ ok: false, failure });
+    const deadlineMs = this.#deadline(read.deadlineMs);
+    if (read.consistency === "serializable" && operation.kind !== "lease-time-to-live") {
+      if (read.minRevision === undefined || read.minRevision <= replica.revision) {
+        this.#options.soon(serve);
+      } else {
+        this.#revisionWaiters.push({ revision: read.minRevision, deadlineMs, serve, fail });
+      }
+      return;
+    }
+    const refused = admitRead({ readsPending: replica.reads.pending }, this.#options.admission);
+    if (refused !== undefined) return failLater(refused);
+    replica.read({ serve, fail, deadlineMs });
+  }
+
+  renew(renewal: Renewal, deliver: Deliver<RenewalOutcome>): void {
+    const { replica, transport } = this.#options;
+    if (replica.isLeader) return this.#renewHere(renewal, deliver);
+    const leader = replica.leaderId;
+    if (leader === 0 || this.#closed) {
+      this.#options.soon(() => deliver({ ok: false, failure: failures.noLeader() }));
+      return;
+    }
+    transport.request(leader, encodeForwarded({ kind: "renew", renewal }), DEADLINE_MS_DEFAULT, (answer) => {
+      if (answer === undefined || answer === "unsent") {
+        deliver({ ok: false, failure: failures.noLeader() });
+      } else {
+        deliver(decodeRenewalAnswer(answer));
+      }
+    });
+  }
+
+  watch(request: WatchRequest, sink: WatchSink): WatchHandle | Failure {
+    const { replica, watchesMax } = this.#options;
+    const namespace = replica.parts.state.machine.namespaceByName(request.namespace);
+    if (namespace === undefined) return failures.namespaceNotFound(request.namespace);
+    if (epochDiffers(namespace, request.epoch)) return failures.wrongEpoch(namespace.epoch);
+    const handle = replica.parts.hub.watch(
+      {
+        namespaceId: namespace.id,
+        range: request.range,
+        returnPrevious: request.returnPrevious === true,
+        ...(request.startRevision === undefined ? {} : { startRevision: request.startRevision }),
+        ...(request.omit === undefined ? {} : { omit: request.omit }),
+      },
+      sink,
+    );
+    return handle ?? failures.tooManyWatches(watchesMax);
+  }
+
+  onLeaseEnd(listener: (end: LeaseEnd) => void): () => void {
+    this.#leaseEndListeners.add(listener);
+    return () => this.#leaseEndListeners.delete(listener);
+  }
+
+  onLeaderChange(listener: (leader: LeaderHint | undefined) => void): () => void {
+    this.#leaderListeners.add(listener);
+    return () => this.#leaderListeners.delete(listener);
+  }
+
+  info(): CoordinatorInfo {
+    const { replica } = this.#options;
+    const leader = replica.leaderHint();
+    return {
+      cellId: replica.parts.state.membership.cellId,
+      memberId: replica.parts.self,
+      term: replica.parts.raft.term,
+      revision: replica.revision,
+      ...(leader === undefined ? {} : { leader }),
+    };
+  }
+
+  /** A request that another member forwarded. It is never forwarded again. */
+  forwarded(body: Uint8Array, answer: (body: Uint8Array) => void): void {
+    const forwarded: Forwarded = decodeForwarded(body);
+    switch (forwarded.kind) {
+      case "mutate": {
+        const { mutation } = forwarded;
+        const reply = (outcome: MutationOutcome): void => answer(encodeMutationAnswer(outcome));
+        if (!this.#options.replica.isLeader) return reply({ ok: false, failure: failures.leaderChanged() });
+        return this.#proposeHere({
+          mutation,
+          deadlineMs: this.#deadline(mutation.deadlineMs),
+          deliver: (outcome) => reply(outcome as MutationOutcome),
+          settled: false,
+        });
+      }
+      case "renew":
+        return this.#renewHere(forwarded.renewal, (outcome) => answer(encodeRenewalAnswer(outcome)));
+      case "lease": {
+        const { namespace, operation } = forwarded;
+        const reply = (outcome: ReadOutcome): void => answer(encodeReadAnswer(outcome));
+        if (!this.#options.replica.isLeader) return reply({ ok: false, failure: failures.leaderChanged() });
+        return this.read({ namespace, epoch: 0, operation, consistency: "linearizable" }, reply);
+      }
+      default:
+        return assertNever(forwarded);
+    }
+  }
+
+  /** Waits for a leader, or for a better moment to reach it. */
+  park(call: MutationCall): void {
+    if (this.#closed) call.fail(failures.shuttingDown("not-applied"));
+    else if (this.#parked.length >= PARKED_MAX) call.fail(failures.overloaded("calls waiting for a leader"));
+    else this.#parked.push(call);
+  }
+
+  close(): void {
+    this.#closed = true;
+    const parked = this.#parked;
+    this.#parked = [];
+    for (const call of parked) call.fail(failures.shuttingDown("not-applied"));
+    const waiters = this.#revisionWaiters;
+    this.#revisionWaiters = [];
+    for (const waiter of waiters) waiter.fail(failures.shuttingDown("not-applied"));
+  }
+
+  #deadline(deadlineMs: number | undefined): number {
+    const bounded = Math.min(deadlineMs ?? DEADLINE_MS_DEFAULT, DEADLINE_MS_MAX);
+    return this.#options.replica.parts.environment.clock.monotonicMs() + bounded;
+  }
+
+  #route(call: MutationCall): void {
+    const { replica } = this.#options;
+    if (this.#closed) this.#options.soon(() => call.fail(failures.shuttingDown("not-applied")));
+    else if (replica.isLeader) this.#proposeHere(call);
+    else if (replica.leaderId !== 0) this.#forward(call, replica.leaderId);
+    else this.#options.soon(() => this.park(call));
+  }
+
+  #proposeHere(call: Waiter & { readonly mutation: Mutation }): void {
+    const { replica, admission } = this.#options;
+    const { mutation } = call;
+    const namespace = replica.parts.state.machine.namespaceByName(mutation.namespace);
+    const refused =
+      namespace === undefined
+        ? failures.namespaceNotFound(mutation.namespace)
+        : admitMutation(mutation.operation, this.#load(), admission);
+    if (refused !== undefined || namespace === undefined) {
+      const failure = refused ?? failures.namespaceNotFound(mutation.namespace);
+      this.#options.soon(() => call.deliver({ ok: false, failure }));
+      return;
+    }
+    replica.propose(
+      {
+        kind: "client",
+        namespaceId: namespace.id,
+        epoch: mutation.epoch,
+        identity: mutation.identity,
+        operation: mutation.operation,
+      },
+      call,
+    );
+  }
+
+  #load(): Load {
+    const { replica } = this.#options;
+    const { state, space } = replica.parts;
+    return {
+      commandsPending: replica.proposals.pending,
+      readsPending: 0,
+      applyLag: replica.applyLag,
+      logicalBytes: state.logicalBytes,
+      stallPressure: state.store.statistics().stallPressure,
+      spaceLow: space.anyLow(state.membership.configuration.voters),
+      diverged: replica.isDiverged,
+    };
+  }
+
+  #forward(call: MutationCall, leader: MemberId): void {
+    const { replica, transport } = this.#options;
+    const remainingMs = call.deadlineMs - replica.parts.environment.clock.monotonicMs();
+    const mutation = { ...call.mutation, deadlineMs: Math.max(1, remainingMs) };
+    const body = encodeForwarded({ kind: "mutate", mutation });
+    transport.request(leader, body, Math.max(1, remainingMs), (answer) => {
+      if (call.settled) return;
+      if (answer === "unsent") return this.park(call);
+      if (answer === undefined) {
+        // It may have been proposed: only a request that is recognised when it comes again may be sent again.
+        call.mayBeApplied = true;
+        if (call.mutation.identity.kind === "none") call.fail(failures.lostAnswer());
+        else this.park(call);
+        return;
+      }
+      const outcome = decodeMutationAnswer(answer);
+      const again =
+        !outcome.ok && outcome.failure.code === "leader-changed" && outcome.failure.outcome === "not-applied";
+      if (again) this.park(call);
+      else call.deliver(outcome);
+    });
+  }
+
+  #forwardLeaseRead(read: Read, operation: LeaseTimeToLiveOperation, deliver: Deliver<ReadOutcome>): void {
+    const { replica, transport } = this.#options;
+    if (replica.leaderId === 0) {
+      this.#options.soon(() => deliver({ ok: false, failure: failures.noLeader() }));
+      return;
+    }
+    const body = encodeForwarded({ kind: "lease", namespace: read.namespace, operation });
+    transport.request(replica.leaderId, body, read.deadlineMs ?? DEADLINE_MS_DEFAULT, (answer) => {
+      if (answer === undefined || answer === "unsent") deliver({ ok: false, failure: failures.noLeader() });
+      else deliver(decodeReadAnswer(answer));
+    });
+  }
+
+  #renewHere(renewal: Renewal, deliver: Deliver<RenewalOutcome>): void {
+    const { replica, sessions, leadership } = this.#options;
+    const refuse = (failure: Failure): void => this.#options.soon(() => deliver({ ok: false, failure }));
+    if (this.#closed) return refuse(failures.shuttingDown("not-applied"));
+    if (!replica.isLeader || !leadership.leadsSessions) return refuse(failures.noLeader());
+    const namespace = replica.parts.state.machine.namespaceByName(renewal.namespace);
+    if (namespace === undefined) return refuse(failures.namespaceNotFound(renewal.namespace));
+    if (epochDiffers(namespace, renewal.epoch)) return refuse(failures.wrongEpoch(namespace.epoch));
+    const nowMs = replica.parts.environment.clock.monotonicMs();
+    const revision = replica.revision;
+    sessions.quorumContact(replica.quorumContactMs, nowMs);
+    let returned = false;
+    const request = { namespaceId: namespace.id, leaseIds: renewal.leaseIds };
+    sessions.renew(request, nowMs, (answer) => {
+      const outcome: RenewalOutcome =
+        answer === undefined
+          ? { ok: false, failure: failures.noLeader() }
+          : { ok: true, revision, remainingMs: answer.remainingMs };
+      if (returned) deliver(outcome);
+      else this.#options.soon(() => deliver(outcome));
+    });
+    returned = true;
+  }
+
+  #serve(read: Read): ReadOutcome {
+    const { replica, sessions } = this.#options;
+    const { machine, store } = replica.parts.state;
+    const namespace = machine.namespaceByName(read.namespace);
+    if (namespace === undefined) return { ok: false, failure: failures.namespaceNotFound(read.namespace) };
+    if (epochDiffers(namespace, read.epoch)) {
+      return { ok: false, failure: failures.wrongEpoch(namespace.epoch) };
+    }
+    const operation = read.operation;
+    switch (operation.kind) {
+      case "range": {
+        const result = machine.range(namespace.id, operation, store);
+        return "code" in result ? { ok: false, failure: result } : { ok: true, result };
+      }
+      case "lease-list":
+        return { ok: true, result: machine.listLeases(namespace.id, operation, store) };
+      case "lease-time-to-live": {
+        const nowMs = replica.parts.environment.clock.monotonicMs();
+        const lease = machine.lease(namespace.id, operation.leaseId, store);
+        const remainingMs = sessions.remainingMs(namespace.id, operation.leaseId, nowMs);
+        const result: ReadResult = {
+          kind: "lease-time-to-live",
+          revision: machine.revision,
+          leaseId: operation.leaseId,
+          remainingMs: lease === undefined ? -1 : Math.max(0, Math.floor(remainingMs ?? lease.ttlMs)),
+          ttlMs: lease?.ttlMs ?? 0,
+          owner: lease?.owner ?? "",
+          keys: operation.keys === true ? machine.leaseKeys(namespace.id, operation.leaseId, store) : [],
+        };
+        return { ok: true, result };
+      }
+      default:
+        return assertNever(operation);
+    }
+  }
+
+  #applied(applied: Applied): void {
+    if (this.#leaseEndListeners.size > 0) {
+      const { machine } = this.#options.replica.parts.state;
+      for (const change of applied.leaseChanges) {
+        if (change.kind !== "ended") continue;
+        const namespace = machine.namespace(change.namespaceId);
+        if (namespace === undefined) continue;
+        const { leaseId, cause, revision } = change;
+        for (const listener of this.#leaseEndListeners) {
+          listener({ namespace: namespace.name, leaseId, cause, revision });
+        }
+      }
+    }
+    if (this.#revisionWaiters.length > 0) this.#serveRevisionWaiters();
+  }
+
+  #serveRevisionWaiters(): void {
+    const { revision } = this.#options.replica;
+    const due = this.#revisionWaiters.filter((waiter) => waiter.revision <= revision);
+    if (due.length === 0) return;
+    this.#revisionWaiters = this.#revisionWaiters.filter((waiter) => waiter.revision > revision);
+    for (const waiter of due) waiter.serve();
+  }
+
+  #unpark(): void {
+    const parked = this.#parked;
+    this.#parked = [];
+    for (const call of parked) this.#route(call);
+  }
+
+  #checkDeadlines(nowMs: number): void {
+    if (this.#parked.length > 0) {
+      const late = this.#parked.filter((call) => call.deadlineMs <= nowMs);
+      this.#parked = this.#parked.filter((call) => call.deadlineMs > nowMs);
+      for (const call of late) {
+        // A retry of a call whose first answer was lost may have been applied by that first attempt.
+        call.fail({ ...failures.noLeader(), outcome: call.mayBeApplied ? "unknown" : "not-applied" });
+      }
+      if (this.#options.replica.leaderId !== 0) this.#unpark();
+    }
+    if (this.#revisionWaiters.length > 0) {
+      const late = this.#revisionWaiters.filter((waiter) => waiter.deadlineMs <= nowMs);
+      this.#revisionWaiters = this.#revisionWaiters.filter((waiter) => waiter.deadlineMs > nowMs);
+      for (const waiter of late) waiter.fail(failures.deadline("not-applied"));
+    }
+  }
+}
+
+function epochDiffers(namespace: NamespaceInfo, epoch: number): boolean {
+  return epoch !== 0 && epoch !== namespace.epoch;
+}

@@ -1,0 +1,32 @@
+/** What a member is handed instead of reaching for it: the same code runs on a real machine and in the simulator. */
+export interface Environment {
+  readonly clock: Clock;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  /** Runs `task` in a turn of its own, after the I/O events that are already waiting. */
+  readonly schedule: (task: () => void) => void;
+  /** Runs `task` once after about `delayMs`. @returns the function that calls it off. */
+  readonly after: (delayMs: number, task: () => void) => () => void;
+  /** Runs `task` about every `intervalMs`. @returns the function that calls it off. */
+  readonly every: (intervalMs: number, task: () => void) => () => void;
+  readonly log: Log;
+  /** A broken invariant, a failed disk, a divergence: the process must stop, without answering anything more. */
+  readonly fatal: (error: Error) => void;
+}
+
+export interface Clock {
+  /** Never goes back; stands still in suspend. */
+  monotonicMs(): number;
+  /** For timestamps in commands only. */
+  wallMs(): number;
+}
+
+export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
+
+/** Structured log lines. Never a key's value, a token of a client, or key material. */
+export interface Log {
+  debug(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  error(message: string, fields?: LogFields): void;
+}

@@ -1,0 +1,112 @@
+import { assert } from "../invariant.ts";
+import type { LogIndex, RaftNode } from "../raft/types.ts";
+import type { Wal } from "../wal/types.ts";
+import type { Log } from "./environment.ts";
+import type { CellState } from "./state.ts";
+
+export interface LogKeeperOptions {
+  readonly raft: RaftNode;
+  readonly wal: Wal;
+  readonly state: CellState;
+  readonly log: Log;
+  readonly fatal: (error: Error) => void;
+  /** Entries kept behind the barrier for members that lag a little. Default 16 MiB. */
+  readonly keepBytes: number;
+  /** A snapshot being sent needs the log after this index (R33); undefined: none is. */
+  readonly pinned: () => LogIndex | undefined;
+}
+
+/** Beyond this much log a snapshot being sent no longer holds it back: the receiver then starts over. */
+const PIN_BYTES_FACTOR = 8;
+
+/**
+ * Moves the barrier (the applied index that survives a power cut) and releases the log behind it. W9: the log is
+ * never truncated beyond the barrier, because the store is written without fsync and may fall back to it.
+ */
+export class LogKeeper {
+  readonly #options: LogKeeperOptions;
+  #barrierIndex: LogIndex;
+  #running = false;
+  /** How many log bytes had been seen when the barrier stood at an index, oldest first. */
+  readonly #marks: { readonly index: LogIndex; readonly totalBytes: number }[] = [];
+  #totalBytes = 0;
+
+  constructor(options: LogKeeperOptions) {
+    this.#options = options;
+    // What the store holds at start has survived already, or came from a recovery that did.
+    this.#barrierIndex = options.state.appliedIndex;
+  }
+
+  get barrierIndex(): LogIndex {
+    return this.#barrierIndex;
+  }
+
+  /** Counts applied bytes; called for every entry. */
+  applied(bytes: number): void {
+    this.#totalBytes += bytes;
+  }
+
+  /** A snapshot was installed durably. */
+  installed(index: LogIndex): void {
+    this.#barrierIndex = index;
+    this.#marks.length = 0;
+  }
+
+  /** Call about once a second. */
+  tick(): void {
+    const { state } = this.#options;
+    if (this.#running || state.appliedIndex === this.#barrierIndex) return;
+    this.#running = true;
+    const index = state.appliedIndex;
+    const store = state.store;
+    const totalBytes = this.#totalBytes;
+    store.barrier().then(
+      () => {
+        this.#running = false;
+        // A snapshot may have replaced the store meanwhile; its own installation set the barrier.
+        if (state.store === store && index > this.#barrierIndex) this.#moved(index, totalBytes);
+      },
+      (error: unknown) => {
+        this.#running = false;
+        if (state.store !== store) return;
+        this.#options.fatal(new Error("the store's barrier failed", { cause: error }));
+      },
+    );
+  }
+
+  /** Fixes everything applied so far; for a clean stop. */
+  async settle(): Promise<void> {
+    await this.#options.state.store.barrier();
+  }
+
+  #moved(index: LogIndex, totalBytes: number): void {
+    this.#barrierIndex = index;
+    this.#marks.push({ index, totalBytes });
+    const target = this.#releasable();
+    if (target === undefined) return;
+    const { raft, wal } = this.#options;
+    assert(target <= this.#barrierIndex, "the log is released only behind the barrier", {
+      target,
+      barrier: this.#barrierIndex,
+    });
+    const term = raft.termAt(target);
+    if (term === undefined || target < raft.firstIndex) return;
+    raft.compact(target);
+    wal.release(target, term);
+  }
+
+  #releasable(): LogIndex | undefined {
+    const { keepBytes, pinned } = this.#options;
+    let target: LogIndex | undefined;
+    while (true) {
+      const oldest = this.#marks[0];
+      if (oldest === undefined || this.#totalBytes - oldest.totalBytes < keepBytes) break;
+      const pin = pinned();
+      const overPinned = this.#totalBytes - oldest.totalBytes > keepBytes * PIN_BYTES_FACTOR;
+      if (pin !== undefined && oldest.index > pin && !overPinned) break;
+      target = oldest.index;
+      this.#marks.shift();
+    }
+    return target;
+  }
+}

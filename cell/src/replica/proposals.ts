@@ -1,0 +1,181 @@
+import type { Failure } from "@lockstep/gateway/coordinator";
+import { assert } from "../invariant.ts";
+import type { Command, CommandEncoder, CommandOutcome } from "../machine/types.ts";
+import type { LogIndex, ProposalResult, Term } from "../raft/types.ts";
+import { failures } from "./failures.ts";
+
+/** Somebody who waits for a command's outcome. A slot, not a promise: one object an operation. */
+export interface Waiter {
+  readonly deliver: (outcome: CommandOutcome) => void;
+  /** Monotonic; after it the answer is a failure. */
+  readonly deadlineMs: number;
+  /** The command never reached the log: try another way (forward, park). Absent: fail it. */
+  readonly retry?: (why: Failure) => void;
+  settled: boolean;
+}
+
+interface Batch {
+  readonly term: Term;
+  readonly waiters: readonly (Waiter | undefined)[];
+}
+
+export interface ProposalOptions {
+  readonly encoder: CommandEncoder;
+  readonly propose: (data: Uint8Array) => ProposalResult;
+  readonly wallMs: () => number;
+  /** Runs the flush at the end of this turn. */
+  readonly schedule: (task: () => void) => void;
+  /** After something was proposed. */
+  readonly pump: () => void;
+}
+
+/** A turn's entry is closed early when it holds this much. */
+const ENTRY_BYTES_MAX = 1024 * 1024;
+const ENTRY_COMMANDS_MAX = 4096;
+/**
+ * Entries proposed and not yet applied here. While that many are under way, what arrives waits and shares the next
+ * entry: under load entries grow instead of multiplying, and each costs a disk write and a round trip on every
+ * member. With little load the window never fills, so it adds no delay.
+ */
+const ENTRIES_IN_FLIGHT_MAX = 4;
+
+/**
+ * All commands of one event-loop turn become one Raft entry. Outcomes come back by index and term: if another term's
+ * entry was applied at our index, ours can never be committed (log matching, thesis 3.5), so its commands were
+ * certainly not applied.
+ */
+export class Proposals {
+  readonly #options: ProposalOptions;
+  readonly #inFlight = new Map<LogIndex, Batch>();
+  #waiters: (Waiter | undefined)[] = [];
+  #scheduled = false;
+  #waiting = 0;
+
+  constructor(options: ProposalOptions) {
+    this.#options = options;
+  }
+
+  /** Commands taken in and not answered. */
+  get pending(): number {
+    return this.#waiting;
+  }
+
+  /** Entries proposed and not applied. */
+  get entriesInFlight(): number {
+    return this.#inFlight.size;
+  }
+
+  add(command: Command, waiter: Waiter | undefined): void {
+    const { encoder } = this.#options;
+    encoder.add(command);
+    this.#waiters.push(waiter);
+    if (waiter !== undefined) this.#waiting += 1;
+    if (encoder.bytes >= ENTRY_BYTES_MAX || encoder.count >= ENTRY_COMMANDS_MAX) {
+      this.#proposeTurn();
+      this.#options.pump();
+    } else {
+      this.#scheduleFlush();
+    }
+  }
+
+  /** Room came free, or a turn ended. */
+  flush(): void {
+    if (this.#waiters.length === 0 || this.#inFlight.size >= ENTRIES_IN_FLIGHT_MAX) return;
+    this.#proposeTurn();
+    this.#options.pump();
+  }
+
+  /** The entry at `index` was applied; `term` is its own. */
+  applied(index: LogIndex, term: Term, outcomes: readonly CommandOutcome[]): void {
+    const batch = this.#inFlight.get(index);
+    if (batch === undefined) return;
+    this.#inFlight.delete(index);
+    if (batch.term !== term) {
+      this.#settleAll(batch.waiters, { ok: false, failure: failures.leaderChanged() });
+      return;
+    }
+    assert(outcomes.length === batch.waiters.length, "one outcome for each command", {
+      outcomes: outcomes.length,
+      commands: batch.waiters.length,
+    });
+    for (let position = 0; position < outcomes.length; position += 1) {
+      const waiter = batch.waiters[position];
+      const outcome = outcomes[position];
+      if (waiter !== undefined && outcome !== undefined) this.#settle(waiter, outcome);
+    }
+  }
+
+  /** A snapshot jumped over everything up to `index`: what happened to those commands is not known here. */
+  skippedTo(index: LogIndex): void {
+    for (const [at, batch] of this.#inFlight) {
+      if (at > index) continue;
+      this.#inFlight.delete(at);
+      this.#settleAll(batch.waiters, { ok: false, failure: failures.lostAnswer() });
+    }
+  }
+
+  /** Fails whoever waited past the deadline. What is in the log may still be applied. */
+  expire(nowMs: number): void {
+    for (const batch of this.#inFlight.values()) {
+      for (const waiter of batch.waiters) {
+        if (waiter !== undefined && !waiter.settled && waiter.deadlineMs <= nowMs) {
+          this.#settle(waiter, { ok: false, failure: failures.deadline("unknown") });
+        }
+      }
+    }
+  }
+
+  close(): void {
+    for (const batch of this.#inFlight.values()) {
+      this.#settleAll(batch.waiters, { ok: false, failure: failures.shuttingDown("unknown") });
+    }
+    this.#inFlight.clear();
+    this.#settleAll(this.#waiters, { ok: false, failure: failures.shuttingDown("not-applied") });
+    this.#waiters = [];
+  }
+
+  #scheduleFlush(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.#options.schedule(() => {
+      this.#scheduled = false;
+      this.flush();
+    });
+  }
+
+  #proposeTurn(): void {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    const data = this.#options.encoder.finish(this.#options.wallMs());
+    const proposed = this.#options.propose(data);
+    if (proposed.ok) {
+      this.#inFlight.set(proposed.index, { term: proposed.term, waiters });
+      return;
+    }
+    const failure =
+      proposed.reason === "too-much-uncommitted"
+        ? failures.overloaded("bytes that no majority has confirmed")
+        : failures.leaderChanged();
+    for (const waiter of waiters) {
+      if (waiter === undefined || waiter.settled) continue;
+      if (proposed.reason !== "too-much-uncommitted" && waiter.retry !== undefined) {
+        waiter.settled = true;
+        this.#waiting -= 1;
+        waiter.retry(failure);
+      } else {
+        this.#settle(waiter, { ok: false, failure });
+      }
+    }
+  }
+
+  #settleAll(waiters: readonly (Waiter | undefined)[], outcome: CommandOutcome): void {
+    for (const waiter of waiters) if (waiter !== undefined) this.#settle(waiter, outcome);
+  }
+
+  #settle(waiter: Waiter, outcome: CommandOutcome): void {
+    if (waiter.settled) return;
+    waiter.settled = true;
+    this.#waiting -= 1;
+    waiter.deliver(outcome);
+  }
+}

@@ -1,0 +1,526 @@
+import type { LeaderHint, Revision } from "@lockstep/gateway/coordinator";
+import { assert } from "../invariant.ts";
+import { createCommandEncoder } from "../machine/index.ts";
+import { belongs, findMember } from "../machine/membership.ts";
+import type { Applied, Command, CommandOutcome } from "../machine/types.ts";
+import { validateChange } from "../raft/index.ts";
+import type {
+  Append,
+  Entry,
+  LogIndex,
+  MemberId,
+  Message,
+  RaftNode,
+  Ready,
+  Role,
+  Term,
+} from "../raft/types.ts";
+import type { Store } from "../store/types.ts";
+import type { PeerNotice, Transport } from "../transport/types.ts";
+import type { Wal } from "../wal/types.ts";
+import type { WatchHub } from "../watch/types.ts";
+import { AppendLane } from "./append-lane.ts";
+import { ApplyQueue } from "./apply-queue.ts";
+import { DivergenceDetector } from "./divergence.ts";
+import type { Environment } from "./environment.ts";
+import type { Leadership } from "./leadership.ts";
+import { LogKeeper } from "./log-keeper.ts";
+import { Proposals } from "./proposals.ts";
+import type { Waiter } from "./proposals.ts";
+import { ReadRounds } from "./reads.ts";
+import type { PendingRead } from "./reads.ts";
+import type { Snapshots } from "./snapshots.ts";
+import type { SpaceWatch } from "./space.ts";
+import type { CellState, ChangeOutcome } from "./state.ts";
+
+export interface ReplicaTiming {
+  readonly tickMs: number;
+  readonly electionTimeoutTicks: number;
+}
+
+export interface ReplicaParts {
+  readonly environment: Environment;
+  readonly self: MemberId;
+  readonly timing: ReplicaTiming;
+  readonly raft: RaftNode;
+  readonly wal: Wal;
+  readonly state: CellState;
+  readonly hub: WatchHub;
+  readonly space: SpaceWatch;
+  readonly formatVersionMax: number;
+  readonly logKeepBytes: number;
+}
+
+/** Parts that need the replica to exist first. */
+export interface ReplicaConnections {
+  readonly transport: Transport;
+  readonly snapshots: Snapshots;
+  readonly leadership: Leadership;
+}
+
+/** What the doors and the admin API want to hear from the replica. */
+export interface ReplicaListener {
+  /** In apply order, in the same turn as the answers. */
+  applied?(applied: Applied): void;
+  /** undefined: none known for three election timeouts. */
+  leaderChanged?(leader: LeaderHint | undefined): void;
+  configurationChanged?(): void;
+  /** This member is no longer part of the cell. */
+  removed?(): void;
+  /** Several times a second: fail what is past its deadline. */
+  deadlines?(nowMs: number): void;
+}
+
+/** Heartbeat rounds whose send time is remembered: more than an election timeout's worth. */
+const TICKS_REMEMBERED = 1024;
+const ONE_SECOND_MS = 1000;
+const DEADLINE_CHECK_MS = 50;
+
+/**
+ * One member's loop: the only place where the consensus core, the log, the store and the state machine meet. Inputs
+ * (messages, ticks, proposals, durable writes) go into the core; `pump` carries out what it says, in the order that
+ * safety needs (R52): messages that may leave at once, the append, then what is committed.
+ */
+export class Replica {
+  readonly parts: ReplicaParts;
+  readonly proposals: Proposals;
+  readonly reads: ReadRounds;
+  readonly logKeeper: LogKeeper;
+  readonly divergence: DivergenceDetector;
+  readonly #lane: AppendLane;
+  readonly #applyQueue: ApplyQueue;
+  readonly #listeners = new Set<ReplicaListener>();
+  readonly #changeWaiters = new Map<LogIndex, (term: Term, outcome: ChangeOutcome) => void>();
+  readonly #tickTimes = new Float64Array(TICKS_REMEMBERED).fill(Number.NEGATIVE_INFINITY);
+  #connections: ReplicaConnections | undefined;
+  #pumping = false;
+  #pumpAgain = false;
+  #closed = false;
+  #lastTickMs: number;
+  #nextSecondMs = 0;
+  #nextExpiryMs = 0;
+  #role: Role = "follower";
+  #leader: MemberId = 0 as MemberId;
+  #term: Term = 0 as Term;
+  #leaderlessTicks = 0;
+  #diverged = false;
+  /** Ticks until this member asks for votes because the leader's connection broke; -1: not. */
+  #campaignIn = -1;
+
+  constructor(parts: ReplicaParts) {
+    const { environment, raft, state, wal } = parts;
+    this.parts = parts;
+    this.#lastTickMs = environment.clock.monotonicMs();
+    const fatal = (error: Error): void => this.#fatal(error);
+    const pump = (): void => this.pump();
+    this.proposals = new Proposals({
+      encoder: createCommandEncoder(),
+      propose: (data) => raft.propose(data),
+      wallMs: () => environment.clock.wallMs(),
+      schedule: environment.schedule,
+      pump,
+    });
+    this.reads = new ReadRounds({
+      readIndex: (request) => raft.readIndex(request),
+      hasLeader: () => raft.leader !== 0,
+      appliedIndex: () => state.appliedIndex,
+      schedule: environment.schedule,
+      pump,
+    });
+    this.divergence = new DivergenceDetector(parts.self);
+    this.logKeeper = new LogKeeper({
+      raft,
+      wal,
+      state,
+      log: environment.log,
+      fatal,
+      keepBytes: parts.logKeepBytes,
+      pinned: () => this.#connections?.snapshots.pinnedIndex(),
+    });
+    this.#lane = new AppendLane({
+      wal,
+      appended: (token) => raft.appended(token),
+      send: (messages) => this.#send(messages),
+      install: (append) => this.#install(append),
+      pump,
+      fatal,
+    });
+    this.#applyQueue = new ApplyQueue({
+      state,
+      step: (index, change) => {
+        const refused = validateChange(state.membership.configuration, change);
+        if (refused !== undefined) return { refused };
+        return { configuration: raft.applyConfiguration(index, change) };
+      },
+      refuse: (index) => raft.refuseConfiguration(index),
+      onApplied: (entries, applied) => this.#publish(entries, applied),
+      onConfiguration: (entry, outcome) => this.#configurationApplied(entry, outcome),
+      onSlice: (last) => this.#sliceApplied(last),
+      schedule: environment.schedule,
+      fatal,
+    });
+  }
+
+  /** Begins to take part. The transport already listens; nothing was handed to this replica before. */
+  start(connections: ReplicaConnections): void {
+    assert(this.#connections === undefined, "a replica is started once");
+    this.#connections = connections;
+    this.#updatePeers();
+    this.pump();
+  }
+
+  get isLeader(): boolean {
+    return this.parts.raft.role === "leader";
+  }
+
+  get leaderId(): MemberId {
+    return this.parts.raft.leader;
+  }
+
+  get isDiverged(): boolean {
+    return this.#diverged;
+  }
+
+  get revision(): Revision {
+    return this.parts.state.machine.revision;
+  }
+
+  /** Committed here and not yet applied. */
+  get applyLag(): number {
+    return this.#applyQueue.length;
+  }
+
+  /** When the newest heartbeat round that a quorum answered was sent; -Infinity: none in this term. */
+  get quorumContactMs(): number {
+    const { raft } = this.parts;
+    const tick = raft.quorumContactTick;
+    if (tick < 0 || raft.ticks - tick >= TICKS_REMEMBERED) return Number.NEGATIVE_INFINITY;
+    return this.#tickTimes[tick % TICKS_REMEMBERED] ?? Number.NEGATIVE_INFINITY;
+  }
+
+  /** Who leads and where it listens, as far as this member knows. */
+  leaderHint(): LeaderHint | undefined {
+    const record = findMember(this.parts.state.membership, this.leaderId);
+    if (record === undefined) return undefined;
+    return {
+      memberId: record.id,
+      clientAddress: record.addresses.client,
+      httpAddress: record.addresses.http,
+    };
+  }
+
+  listen(listener: ReplicaListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Only on the leader; elsewhere the waiter's `retry` or failure is called at the end of the turn. */
+  propose(command: Command, waiter: Waiter | undefined): void {
+    this.proposals.add(command, waiter);
+  }
+
+  /** A command of the leader's own. */
+  proposeOwn(command: Command, settled: (outcome: CommandOutcome) => void): void {
+    this.proposals.add(command, {
+      deliver: settled,
+      deadlineMs: this.parts.environment.clock.monotonicMs() + 10_000,
+      settled: false,
+    });
+  }
+
+  read(read: PendingRead): void {
+    this.reads.add(read);
+  }
+
+  /** Calls back when the configuration entry at `index` was decided; with another term it was overwritten. */
+  onConfigurationDecided(index: LogIndex, callback: (term: Term, outcome: ChangeOutcome) => void): void {
+    this.#changeWaiters.set(index, callback);
+  }
+
+  receive(messages: readonly Message[]): void {
+    if (this.#closed) return;
+    const { raft } = this.parts;
+    this.#guard(() => {
+      for (const message of messages) raft.step(message);
+    });
+    this.pump();
+  }
+
+  notice(from: MemberId, notice: PeerNotice): void {
+    this.parts.space.told(from, notice.spaceLow);
+    if (notice.digestIndex < 0) return;
+    const { configuration } = this.parts.state.membership;
+    const verdict = this.divergence.told(
+      from,
+      notice.digestIndex as LogIndex,
+      notice.digestHash,
+      configuration,
+    );
+    if (verdict.kind === "minority") {
+      this.#fatal(
+        new Error(
+          `this member's state differs from a majority's at index ${String(verdict.index)} (digest ${verdict.own.toString(16)}, majority ${verdict.majority.toString(16)}): it stops. Keep its folder for analysis and replace the member`,
+        ),
+      );
+    } else if (verdict.kind === "split" && !this.#diverged) {
+      this.#diverged = true;
+      this.parts.environment.log.error(
+        "members disagree about the state and no majority agrees: writes are refused",
+        {
+          index: verdict.index,
+        },
+      );
+    }
+  }
+
+  /**
+   * A reset connection of the leader is evidence of its death: forget it, and ask for votes after a short random
+   * delay. Members that still hear it refuse the pre-vote, so a false alarm deposes nobody.
+   */
+  peerLost(peer: MemberId): void {
+    const { raft, environment } = this.parts;
+    if (this.#closed || raft.leader !== peer || raft.role !== "follower") return;
+    environment.log.info("the leader's connection broke: forgetting it", { leader: peer });
+    this.#guard(() => raft.forgetLeader());
+    this.pump();
+    const delayTicks = 1 + Math.floor(environment.random() * 4);
+    this.#campaignIn = delayTicks;
+  }
+
+  unreachable(peer: MemberId): void {
+    if (this.#closed) return;
+    this.#guard(() => this.parts.raft.reportUnreachable(peer));
+    this.pump();
+  }
+
+  /** Call every `tickMs`; a late call delivers the missed ticks, at most one election timeout's worth (R57). */
+  tick(): void {
+    if (this.#closed) return;
+    const { environment, timing, raft } = this.parts;
+    const nowMs = environment.clock.monotonicMs();
+    const missed = Math.floor((nowMs - this.#lastTickMs) / timing.tickMs);
+    if (missed <= 0) return;
+    this.#lastTickMs += missed * timing.tickMs;
+    const ticks = Math.min(missed, timing.electionTimeoutTicks - 1);
+    this.#guard(() => {
+      for (let i = 0; i < ticks; i += 1) {
+        raft.tick();
+        this.#tickTimes[raft.ticks % TICKS_REMEMBERED] = nowMs;
+      }
+      if (this.#campaignIn > 0) {
+        this.#campaignIn -= 1;
+        if (this.#campaignIn === 0 && raft.leader === 0) raft.campaign();
+      }
+    });
+    this.pump();
+    this.#watchLeaderless(ticks);
+    this.#connections?.leadership.tick(nowMs, this.quorumContactMs);
+    if (nowMs >= this.#nextExpiryMs) {
+      this.#nextExpiryMs = nowMs + DEADLINE_CHECK_MS;
+      this.proposals.expire(nowMs);
+      this.reads.expire(nowMs);
+      for (const listener of this.#listeners) listener.deadlines?.(nowMs);
+    }
+    if (nowMs >= this.#nextSecondMs) {
+      this.#nextSecondMs = nowMs + ONE_SECOND_MS;
+      this.#everySecond();
+    }
+  }
+
+  pump(): void {
+    if (this.#closed) return;
+    if (this.#pumping) {
+      this.#pumpAgain = true;
+      return;
+    }
+    this.#pumping = true;
+    this.#guard(() => {
+      do {
+        this.#pumpAgain = false;
+        while (this.parts.raft.hasReady()) this.#carryOut(this.parts.raft.ready());
+      } while (this.#pumpAgain);
+    });
+    this.#pumping = false;
+    this.#observeLeadership();
+  }
+
+  /** No more input is taken; whoever waits is told. */
+  close(): void {
+    if (this.#closed) return;
+    this.proposals.close();
+    this.reads.close();
+    this.#closed = true;
+  }
+
+  #carryOut(ready: Ready): void {
+    if (ready.messages.length > 0) this.#send(ready.messages);
+    if (ready.append !== undefined) this.#lane.push(ready.append);
+    if (ready.committed.length > 0) this.#applyQueue.push(ready.committed);
+    for (const read of ready.reads) this.reads.confirmed(read.request, read.index);
+    for (const request of ready.readsDropped) this.reads.dropped(request);
+    for (const peer of ready.snapshotsWanted) this.#connections?.snapshots.send(peer);
+  }
+
+  #send(messages: readonly Message[]): void {
+    this.#connections?.transport.send(messages);
+  }
+
+  #publish(entries: readonly Entry[], applied: Applied): void {
+    for (let position = 0; position < applied.entries.length; position += 1) {
+      const entry = entries[position];
+      const result = applied.entries[position];
+      if (entry === undefined || result === undefined) continue;
+      this.proposals.applied(entry.index, entry.term, result.outcomes);
+      this.logKeeper.applied(entry.data.length);
+    }
+    this.#connections?.leadership.changed(applied.leaseChanges);
+    this.parts.hub.publish(applied.events, this.revision);
+    for (const listener of this.#listeners) listener.applied?.(applied);
+  }
+
+  #configurationApplied(entry: Entry, outcome: ChangeOutcome): void {
+    const { environment, state, self } = this.parts;
+    this.proposals.applied(entry.index, entry.term, []);
+    if (outcome.accepted) {
+      environment.log.info("membership changed", {
+        configurationIndex: outcome.configurationIndex,
+        voters: state.membership.configuration.voters.join(" "),
+        outgoing: state.membership.configuration.outgoing.join(" "),
+        learners: state.membership.configuration.learners.join(" "),
+      });
+      this.#updatePeers();
+      for (const listener of this.#listeners) listener.configurationChanged?.();
+      if (!belongs(state.membership.configuration, self)) this.#announceRemoval();
+    } else {
+      environment.log.warn("membership change refused", { reason: outcome.reason, detail: outcome.detail });
+    }
+    this.#changeWaiters.get(entry.index)?.(entry.term, outcome);
+    this.#changeWaiters.delete(entry.index);
+  }
+
+  #announceRemoval(): void {
+    for (const listener of this.#listeners) listener.removed?.();
+  }
+
+  #sliceApplied(last: Entry): void {
+    const { raft, state } = this.parts;
+    assert(state.appliedIndex === last.index, "the store is exactly where the log was applied to", {
+      store: state.appliedIndex,
+      entry: last.index,
+    });
+    this.divergence.record(state.machine.digest);
+    raft.applied(last.index);
+    this.#connections?.leadership.appliedTo(last.index);
+    this.reads.appliedTo(last.index);
+    this.proposals.flush();
+    this.pump();
+  }
+
+  /** The store first, then everything that was derived from the old one (W14, B7). */
+  async #install(append: Append): Promise<void> {
+    const snapshot = append.snapshot;
+    assert(snapshot !== undefined && this.#connections !== undefined, "there is a snapshot to install");
+    this.#applyQueue.pause();
+    await this.#connections.snapshots.adopt(snapshot, (store) => this.#swap(store, snapshot.index));
+    this.#applyQueue.resume(snapshot.index);
+    this.parts.environment.log.info("state installed from the leader", { index: snapshot.index });
+  }
+
+  /** In one synchronous block everything that was derived from the old state follows the new one. */
+  #swap(store: Store, index: LogIndex): void {
+    const { state, hub } = this.parts;
+    state.replace(store);
+    assert(state.appliedIndex === index, "the installed state is the one that was announced", {
+      installed: state.appliedIndex,
+      announced: index,
+    });
+    this.proposals.skippedTo(index);
+    this.divergence.reset();
+    this.logKeeper.installed(index);
+    this.#connections?.leadership.reload();
+    hub.reset();
+    this.#updatePeers();
+    for (const listener of this.#listeners) listener.configurationChanged?.();
+    this.reads.appliedTo(index);
+  }
+
+  #observeLeadership(): void {
+    const { raft, environment } = this.parts;
+    const termChanged = raft.term !== this.#term;
+    if (raft.role !== this.#role || termChanged) {
+      const wasLeader = this.#role === "leader";
+      this.#role = raft.role;
+      this.#term = raft.term;
+      environment.log.info("role changed", { role: raft.role, term: raft.term });
+      if (wasLeader) this.#connections?.leadership.deposed();
+      if (raft.role === "leader") this.#connections?.leadership.elected(raft.term, raft.lastIndex);
+    }
+    if (raft.leader !== this.#leader) {
+      this.#leader = raft.leader;
+      if (raft.leader === 0) return;
+      this.#leaderlessTicks = 0;
+      const hint = this.leaderHint();
+      for (const listener of this.#listeners) listener.leaderChanged?.(hint);
+      this.reads.flush();
+      this.proposals.flush();
+    }
+  }
+
+  #watchLeaderless(ticks: number): void {
+    if (this.parts.raft.leader !== 0) return;
+    const bound = 3 * this.parts.timing.electionTimeoutTicks;
+    const before = this.#leaderlessTicks;
+    this.#leaderlessTicks += ticks;
+    if (before < bound && this.#leaderlessTicks >= bound) {
+      for (const listener of this.#listeners) listener.leaderChanged?.(undefined);
+    }
+  }
+
+  #everySecond(): void {
+    // An answer to a follower's read-index question may be lost: ask again.
+    if (!this.isLeader) this.reads.askAgain();
+    this.logKeeper.tick();
+    this.parts.space.measure().catch((error: unknown) => this.#fatal(toError(error)));
+    const digest = this.divergence.newest;
+    const notice: PeerNotice = {
+      digestIndex: digest?.index ?? -1,
+      digestHash: digest?.hash ?? 0,
+      spaceLow: this.parts.space.low,
+      formatVersionMax: this.parts.formatVersionMax,
+    };
+    for (const { id } of this.parts.state.membership.members) {
+      if (id !== this.parts.self) this.#connections?.transport.notify(id, notice);
+    }
+  }
+
+  #updatePeers(): void {
+    const { state, self } = this.parts;
+    this.#connections?.transport.setPeers(
+      state.membership.members
+        .filter((member) => member.id !== self)
+        .map((member) => ({
+          memberId: member.id,
+          incarnation: member.incarnation,
+          address: member.addresses.peer,
+        })),
+    );
+  }
+
+  #guard(action: () => void): void {
+    try {
+      action();
+    } catch (error) {
+      this.#fatal(toError(error));
+    }
+  }
+
+  #fatal(error: Error): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.parts.environment.fatal(error);
+  }
+}
+
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}

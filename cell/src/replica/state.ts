@@ -1,0 +1,131 @@
+import { crc32 } from "node:zlib";
+import { assert } from "../invariant.ts";
+import { createMachine } from "../machine/index.ts";
+import {
+  advanceMembership,
+  decideChange,
+  decodeMembership,
+  encodeMembership,
+} from "../machine/membership.ts";
+import type { ChangeRefusal, Membership } from "../machine/membership.ts";
+import type { Applied, Machine, MachineEntry, RowMutation } from "../machine/types.ts";
+import type { Configuration, ConfigurationChange, LogIndex } from "../raft/types.ts";
+import type { Store } from "../store/types.ts";
+
+const MEMBERSHIP_KEY = Buffer.from("membership");
+
+/** Checks and applies a change in the consensus core; a string refuses it. */
+export type ConfigurationStepper = (
+  change: ConfigurationChange,
+) => { readonly configuration: Configuration } | { readonly refused: string };
+
+export type ChangeOutcome =
+  | { readonly accepted: true; readonly configurationIndex: LogIndex }
+  | { readonly accepted: false; readonly reason: ChangeRefusal | "invalid-change"; readonly detail: string };
+
+/**
+ * The applied state of a member: the store, the machine over it, and the membership. Every change is one atomic
+ * batch that also holds the applied index (W10).
+ */
+export class CellState {
+  #store: Store;
+  readonly machine: Machine & { load(reader: Store): void };
+  #membership: Membership;
+
+  constructor(store: Store) {
+    this.machine = createMachine({ crc32 });
+    this.#store = store;
+    this.#membership = readMembership(store);
+    this.machine.load(store);
+  }
+
+  get store(): Store {
+    return this.#store;
+  }
+
+  get membership(): Membership {
+    return this.#membership;
+  }
+
+  get appliedIndex(): LogIndex {
+    return this.machine.appliedIndex;
+  }
+
+  /** Bytes of live and retained history, over all namespaces: what the quota is measured against. */
+  get logicalBytes(): number {
+    let bytes = 0;
+    for (const namespace of this.machine.namespaces()) bytes += namespace.historyBytes;
+    return bytes;
+  }
+
+  apply(entries: readonly MachineEntry[]): Applied {
+    const before = this.machine.appliedIndex;
+    const applied = this.machine.apply(entries, this.#store);
+    assert(this.machine.appliedIndex === before + entries.length, "every entry is applied once, in order", {
+      before,
+      entries: entries.length,
+      after: this.machine.appliedIndex,
+    });
+    this.writeRows(applied.mutations);
+    return applied;
+  }
+
+  /** A configuration entry: decided from replicated state alone, then handed to the consensus core. */
+  applyConfiguration(
+    index: LogIndex,
+    change: ConfigurationChange | undefined,
+    step: ConfigurationStepper,
+  ): ChangeOutcome {
+    const refuse = (reason: ChangeRefusal | "invalid-change", detail: string): ChangeOutcome => {
+      this.writeRows(this.machine.applyExternal({ index, mutations: [] }).mutations);
+      return { accepted: false, reason, detail };
+    };
+    if (change === undefined) return refuse("malformed-plan", "the entry holds no configuration change");
+    const verdict = decideChange(this.#membership, change);
+    if (!verdict.accepted) return refuse(verdict.reason, "refused by the membership");
+    const stepped = step(change);
+    if ("refused" in stepped) return refuse("invalid-change", stepped.refused);
+    this.#membership = advanceMembership(this.#membership, index, verdict.plan, stepped.configuration);
+    const row = {
+      keyspace: "meta",
+      key: MEMBERSHIP_KEY,
+      value: encodeMembership(this.#membership),
+    } as const;
+    this.writeRows(this.machine.applyExternal({ index, mutations: [row] }).mutations);
+    return { accepted: true, configurationIndex: index };
+  }
+
+  /** Local rows that are no outcome of a command (physical compaction). */
+  writeRows(mutations: readonly RowMutation[]): void {
+    if (mutations.length === 0) return;
+    this.#store.write((batch) => {
+      for (const row of mutations) {
+        if (row.value === undefined) batch.delete(row.keyspace, row.key);
+        else batch.put(row.keyspace, row.key, row.value);
+      }
+    });
+  }
+
+  /** A snapshot took the place of the state. */
+  replace(store: Store): void {
+    this.#store = store;
+    this.#membership = readMembership(store);
+    this.machine.load(store);
+  }
+}
+
+function readMembership(store: Store): Membership {
+  const row = store.get("meta", MEMBERSHIP_KEY);
+  assert(row !== undefined, "the store holds a membership row");
+  return decodeMembership(row);
+}
+
+/** Whether the store has ever held a cell's state (a fresh joiner's has not). */
+export function holdsState(store: Store): boolean {
+  return store.get("meta", MEMBERSHIP_KEY) !== undefined;
+}
+
+/** The row that makes a fresh store this cell's. */
+export function membershipRow(membership: Membership): RowMutation {
+  return { keyspace: "meta", key: MEMBERSHIP_KEY, value: encodeMembership(membership) };
+}

@@ -1,0 +1,86 @@
+import { connect, createServer } from "node:net";
+import type { Server, Socket } from "node:net";
+
+/**
+ * A TCP proxy before one member's peer port. It reads the dialler's id from the handshake (cell/src/transport
+ * FORMAT.md), so that links can be cut one by one and in one direction: what goes over the proxy of B from A are A's
+ * messages to B.
+ */
+export class PeerProxy {
+  readonly #server: Server;
+  readonly #target: number;
+  readonly #sockets = new Map<Socket, number>();
+  #cut: (from: number) => boolean = () => false;
+
+  private constructor(target: number) {
+    this.#target = target;
+    this.#server = createServer((socket) => this.#accept(socket));
+  }
+
+  static async start(port: number, target: number): Promise<PeerProxy> {
+    const proxy = new PeerProxy(target);
+    await new Promise<void>((resolve) => proxy.#server.listen(port, "127.0.0.1", resolve));
+    return proxy;
+  }
+
+  /** From now on, connections of these members are dropped. */
+  cut(from: (member: number) => boolean): void {
+    this.#cut = from;
+    for (const [socket, member] of this.#sockets) if (from(member)) socket.destroy();
+  }
+
+  heal(): void {
+    this.#cut = () => false;
+  }
+
+  close(): void {
+    this.#server.close();
+    for (const socket of this.#sockets.keys()) socket.destroy();
+  }
+
+  #accept(socket: Socket): void {
+    let head = Buffer.alloc(0);
+    socket.on("error", () => undefined);
+    const onData = (chunk: Buffer): void => {
+      head = Buffer.concat([head, chunk]);
+      const from = diallerOf(head);
+      if (from === undefined) return;
+      socket.off("data", onData);
+      if (this.#cut(from)) {
+        socket.destroy();
+        return;
+      }
+      const upstream = connect(this.#target, "127.0.0.1");
+      this.#sockets.set(socket, from);
+      upstream.on("error", () => socket.destroy());
+      upstream.on("close", () => socket.destroy());
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        upstream.destroy();
+      });
+      upstream.write(head);
+      socket.pipe(upstream);
+      upstream.pipe(socket);
+    };
+    socket.on("data", onData);
+  }
+}
+
+/** The id in a `hello` frame; undefined while it has not arrived whole. */
+function diallerOf(bytes: Buffer): number | undefined {
+  if (bytes.length < 8 || bytes.length < 8 + bytes.readUInt32LE(0)) return undefined;
+  let at = 8 + 1 + 4;
+  const varint = (): number => {
+    let value = 0;
+    for (let shift = 1; ; shift *= 128) {
+      const byte = bytes.readUInt8(at);
+      at += 1;
+      value += (byte & 0x7f) * shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  varint();
+  at += 1;
+  at += varint();
+  return varint();
+}
