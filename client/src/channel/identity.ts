@@ -1,7 +1,7 @@
 /** Outcomes that a client's row in the cell holds: more may not be outstanding under one id. */
 const WINDOW = 1_024;
-/** The cell forgets ids that were silent for long; an id that rested this long is not used again. */
-export const LANE_IDLE_MS: number = 4 * 60_000;
+/** The cell forgets ids that were silent for an hour (clientIdleMsMax); one that rested this long is not used again. */
+export const LANE_IDLE_MS: number = 20 * 60_000;
 const LANES_MAX = 64;
 
 /**

@@ -1,0 +1,42 @@
+#!/usr/bin/env node
+// Starts the CLI on whatever Node runs this file (20 or newer). The program itself is TypeScript that Node runs
+// directly from 22.18 on; an older Node hands over to the one that the repository installs.
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const MAIN = new URL("../src/main.ts", import.meta.url);
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+
+function nearestNode() {
+  for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
+    const candidate = join(folder, "node_modules", ".bin", "node");
+    if (existsSync(candidate)) return candidate;
+    if (dirname(folder) === folder) return undefined;
+  }
+}
+
+if (major > 22 || (major === 22 && minor >= 18)) {
+  await import(MAIN.href);
+} else {
+  const node = nearestNode();
+  if (node === undefined) {
+    process.stderr.write(
+      `lockstep needs Node 22.18 or newer; this is ${process.versions.node}, and no other was found in node_modules.\n` +
+        "Run `npm ci` in the repository, or install a newer Node.\n",
+    );
+    process.exit(1);
+  }
+  const child = spawn(node, [fileURLToPath(MAIN), ...process.argv.slice(2)], { stdio: "inherit" });
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", (error) => {
+    process.stderr.write(`cannot run ${node}: ${error.message}\n`);
+    process.exit(1);
+  });
+  child.on("exit", (code, signal) => {
+    if (signal === null) process.exit(code ?? 1);
+    process.removeAllListeners(signal);
+    process.kill(process.pid, signal);
+  });
+}

@@ -1,0 +1,44 @@
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { constants } from "node:os";
+import { fileURLToPath } from "node:url";
+import { CliError, EXIT } from "../exit-codes.ts";
+import type { Terminal } from "../terminal.ts";
+
+/** The member's program, which the CLI starts and never imports. */
+export function cellProgram(): string {
+  let path: string;
+  try {
+    path = fileURLToPath(import.meta.resolve("@lockstep/cell/main"));
+  } catch {
+    throw missing("@lockstep/cell");
+  }
+  if (!existsSync(path)) throw missing(path);
+  return path;
+}
+
+function missing(what: string): CliError {
+  return new CliError(
+    EXIT.failed,
+    `the member's program was not found (${what})`,
+    "Run `npm ci` in the repository.",
+  );
+}
+
+/** Runs one subcommand of the member's program in the foreground and answers with its exit code. */
+export async function runCellProgram(terminal: Terminal, args: readonly string[]): Promise<number> {
+  const child = spawn(process.execPath, [cellProgram(), ...args], { stdio: "inherit" });
+  const unsubscribe = terminal.onStop((signal) => child.kill(signal));
+  try {
+    return await new Promise<number>((resolve, reject) => {
+      child.once("error", (error) => {
+        reject(new CliError(EXIT.failed, `the member's program cannot be started: ${error.message}`));
+      });
+      child.once("exit", (code, signal) => {
+        resolve(signal === null ? (code ?? 0) : EXIT.signalled + constants.signals[signal]);
+      });
+    });
+  } finally {
+    unsubscribe();
+  }
+}

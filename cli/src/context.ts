@@ -1,0 +1,60 @@
+import { connect, type Client } from "@lockstep/client";
+import { AdminClient } from "./admin-client.ts";
+import type { OutputFormat } from "./output.ts";
+import type { Terminal } from "./terminal.ts";
+import { readTls } from "./tls.ts";
+
+/** The options that every command takes. */
+export interface GlobalOptions {
+  readonly endpoints: readonly string[];
+  readonly adminEndpoints: readonly string[];
+  readonly namespace: string;
+  readonly output: OutputFormat;
+  /** Milliseconds for one call. */
+  readonly timeout: number;
+  readonly caCert?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+/** What a command has at hand. */
+export class Context {
+  readonly terminal: Terminal;
+  readonly options: GlobalOptions;
+
+  constructor(terminal: Terminal, options: GlobalOptions) {
+    this.terminal = terminal;
+    this.options = options;
+  }
+
+  /** Connects, runs `use`, and closes whatever happens. */
+  async withClient<T>(use: (client: Client) => Promise<T>): Promise<T> {
+    const { endpoints, namespace, timeout } = this.options;
+    const tls = readTls(this.options);
+    const client = await connect({
+      endpoints,
+      namespace,
+      deadlineMs: timeout,
+      connectTimeoutMs: timeout,
+      ...(tls === undefined ? {} : { tls }),
+    });
+    try {
+      return await use(client);
+    } finally {
+      client.close();
+    }
+  }
+
+  async withAdmin<T>(use: (admin: AdminClient) => Promise<T>): Promise<T> {
+    const { adminEndpoints, timeout } = this.options;
+    const client = new AdminClient(adminEndpoints, { tls: readTls(this.options), timeoutMs: timeout });
+    try {
+      return await use(client);
+    } finally {
+      client.close();
+    }
+  }
+}
+
+/** A command's body: gives the exit code. */
+export type Action<A extends readonly unknown[]> = (context: Context, ...args: A) => Promise<number>;
