@@ -143,9 +143,14 @@ export class WriteAheadLog implements Wal {
     return this.#removal.bytes + (this.#leaving?.bytes ?? 0) + this.#current.bytes + this.#supply.readyBytes;
   }
 
-  /** Resolves when the next segment is ready (or could not be made). Called once, before the log is used. */
-  fill(): Promise<void> {
-    return this.#supply.fill();
+  /**
+   * Resolves when the next segment is ready, or the volume too full for it. Called once, before the log is used.
+   *
+   * @throws {WalError} when the disk failed
+   */
+  async fill(): Promise<void> {
+    await this.#supply.fill();
+    if (this.#failure !== undefined) throw this.#failure;
   }
 
   append(write: WalWrite, done: () => void): void {
