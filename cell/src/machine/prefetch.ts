@@ -1,0 +1,92 @@
+/** One look-up for everything that a batch's commands name: keys, values where they are asked for, leases. */
+import type { LeaseId, WriteOperation } from "@lockstep/gateway/coordinator";
+import { NO_LEASE } from "@lockstep/gateway/coordinator";
+import type { StoreReader } from "../store/types.ts";
+import type { KeyStates } from "./key-states.ts";
+import type { LeaseTable } from "./leases.ts";
+import type { KeyRecord } from "./records.ts";
+import type { Command } from "./types.ts";
+
+export class Prefetch {
+  private readonly keys: KeyStates;
+  private readonly leases: LeaseTable;
+  private readonly unknown: KeyRecord[] = [];
+  private readonly wantingValue: KeyRecord[] = [];
+  private readonly wantedLeases: { readonly namespaceId: number; readonly leaseId: LeaseId }[] = [];
+  private readonly seen = new Set<KeyRecord>();
+
+  constructor(keys: KeyStates, leases: LeaseTable) {
+    this.keys = keys;
+    this.leases = leases;
+  }
+
+  command(command: Command): void {
+    switch (command.kind) {
+      case "client":
+        this.operation(command.namespaceId, command.operation);
+        return;
+      case "expire":
+        for (const leaseId of command.leaseIds) this.lease(command.namespaceId, leaseId);
+        return;
+      case "checkpoint":
+        for (const { leaseId } of command.leases) this.lease(command.namespaceId, leaseId);
+        return;
+      case "retain":
+      case "format-version":
+        return;
+    }
+  }
+
+  fetch(reader: StoreReader): void {
+    if (this.unknown.length > 0) this.keys.load(this.unknown, reader);
+    if (this.wantingValue.length > 0) this.keys.loadValues(this.wantingValue, reader);
+    if (this.wantedLeases.length > 0) this.leases.prefetch(this.wantedLeases, reader);
+  }
+
+  private operation(namespaceId: number, operation: WriteOperation): void {
+    switch (operation.kind) {
+      case "put":
+        // A sequential key does not exist yet, and is not known yet.
+        if (operation.sequential !== true)
+          this.key(namespaceId, operation.key, operation.returnPrevious === true);
+        if (operation.leaseId !== undefined) this.lease(namespaceId, operation.leaseId);
+        return;
+      case "delete":
+        if (operation.range.rangeEnd !== undefined) return;
+        this.key(namespaceId, operation.range.key, operation.returnPrevious === true);
+        return;
+      case "txn":
+        for (const { key, target } of operation.compares) this.key(namespaceId, key, target === "value");
+        this.branch(namespaceId, operation.success);
+        this.branch(namespaceId, operation.failure);
+        return;
+      case "lease-grant":
+      case "lease-revoke":
+        if (operation.leaseId !== undefined) this.lease(namespaceId, operation.leaseId);
+        return;
+      case "compact":
+      case "register-client":
+        return;
+    }
+  }
+
+  private branch(namespaceId: number, operations: Extract<WriteOperation, { kind: "txn" }>["success"]): void {
+    for (const operation of operations) {
+      if (operation.kind !== "range") this.operation(namespaceId, operation);
+      else if (operation.range.rangeEnd === undefined) this.key(namespaceId, operation.range.key, true);
+    }
+  }
+
+  private key(namespaceId: number, key: Uint8Array, value: boolean): void {
+    const record = this.keys.cache.obtain(namespaceId, key);
+    if (record.status === "unknown" && !this.seen.has(record)) {
+      this.seen.add(record);
+      this.unknown.push(record);
+    }
+    if (value) this.wantingValue.push(record);
+  }
+
+  private lease(namespaceId: number, leaseId: LeaseId): void {
+    if (leaseId !== NO_LEASE) this.wantedLeases.push({ namespaceId, leaseId });
+  }
+}
