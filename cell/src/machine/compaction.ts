@@ -91,8 +91,10 @@ export function compactSlice(
  * the point has passed it; one exactly at the point stays, because a watch may resume there (3d, B9).
  */
 function sliceOf(namespace: NamespaceState, reader: StoreReader, rowsMax: number): RowMutation[] {
-  const point = namespace.compactRevision;
   const place = namespace.compaction;
+  // A pass ends at the point that it began with: a deletion that it keeps there is the next pass's.
+  if (place.target <= place.doneFor) place.target = namespace.compactRevision;
+  const point = place.target;
   const rows = reader.scan("history", {
     from: historyKey(namespace.id, place.revision, place.sub),
     to: historyKey(namespace.id, point + 1, 0),

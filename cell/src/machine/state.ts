@@ -39,10 +39,14 @@ export class NamespaceState {
   tokenFirst = 0;
   tokenNext = 0;
   dirty = false;
-  /** Local, not replicated: physical compaction did everything before this place, for this compaction point. */
-  readonly compaction: { revision: number; sub: number; doneFor: number } = {
+  /**
+   * Local, not replicated: the present pass of physical compaction goes to `target` and did everything before
+   * (revision, sub); earlier passes did everything for `doneFor`.
+   */
+  readonly compaction: { revision: number; sub: number; target: number; doneFor: number } = {
     revision: 0,
     sub: 0,
+    target: 0,
     doneFor: 0,
   };
 
@@ -160,6 +164,7 @@ export class MachineState {
       const reader = new ByteReader(value);
       namespace.compaction.revision = reader.varint();
       namespace.compaction.sub = reader.varint();
+      namespace.compaction.target = reader.varint();
       namespace.compaction.doneFor = reader.varint();
     }
   }
@@ -169,6 +174,7 @@ export function compactionRow(namespace: NamespaceState): RowMutation {
   const writer = new ByteWriter(24);
   writer.varint(namespace.compaction.revision);
   writer.varint(namespace.compaction.sub);
+  writer.varint(namespace.compaction.target);
   writer.varint(namespace.compaction.doneFor);
   return { keyspace: "meta", key: metaKey(namespace.id, META_COMPACTION), value: writer.take() };
 }

@@ -1,0 +1,300 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { LIMITS, NO_IDENTITY } from "@lockstep/gateway/coordinator";
+import type {
+  Compare,
+  KeyRange,
+  LeaseId,
+  PutOperation,
+  RangeOperation,
+  RequestIdentity,
+  Revision,
+  TxnOperation,
+  WriteOperation,
+} from "@lockstep/gateway/coordinator";
+import type { Term } from "../raft/types.ts";
+import { KEYSPACES } from "../store/types.ts";
+import { DEFAULT_SETTINGS } from "./index.ts";
+import { bytes, client, Member, revision, string } from "./testing/harness.ts";
+import { Model } from "./testing/model.ts";
+import type { Command, CommandOutcome, MachineEntry } from "./types.ts";
+
+const settings = {
+  ...DEFAULT_SETTINGS,
+  limits: { ...LIMITS, keysPerDeleteMax: 4, keysPerLeaseMax: 3, leaseTtlMsMin: 50 },
+};
+
+const KEYS = ["a", "aa", "ab", "b", "c\xff", "c\xff\xff", "d", "z"];
+const key = fc.constantFrom(...KEYS).map(bytesOf);
+const value = fc.oneof(
+  { weight: 8, arbitrary: fc.constantFrom("", "x", "y", "zz").map(bytes) },
+  { weight: 1, arbitrary: fc.constant(new Uint8Array(2000).fill(0x61)) },
+);
+const leaseId = fc.constantFrom("1", "2", "3", "9007199254740993") as fc.Arbitrary<LeaseId>;
+const past = fc.nat({ max: 40 }) as fc.Arbitrary<Revision>;
+
+function bytesOf(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(text, "latin1"));
+}
+
+const range: fc.Arbitrary<KeyRange> = fc.oneof(
+  key.map((single) => ({ key: single })),
+  fc
+    .tuple(fc.constantFrom("", ...KEYS).map(bytesOf), fc.constantFrom("", ...KEYS).map(bytesOf))
+    .map(([from, to]) => ({ key: from, rangeEnd: to })),
+);
+/** Leaves out the members that were drawn as absent. */
+function present<T extends object>(of: { [K in keyof T]: T[K] | undefined }): T {
+  return Object.fromEntries(Object.entries(of).filter(([, v]) => v !== undefined)) as T;
+}
+const maybe = <T>(of: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(of, { nil: undefined });
+const flag = fc.constantFrom(true, undefined, undefined);
+
+const putOperation: fc.Arbitrary<PutOperation> = fc
+  .record({
+    kind: fc.constant("put" as const),
+    key,
+    value,
+    leaseId: maybe(leaseId),
+    sequential: fc.constantFrom(true, ...new Array<undefined>(7)),
+    returnPrevious: flag,
+  })
+  .map((put) => present<PutOperation>(put as PutOperation));
+const deleteOperation = fc
+  .record({ kind: fc.constant("delete" as const), range, returnPrevious: flag })
+  .map((o) => present<Extract<TxnOperation, { kind: "delete" }>>(o as never));
+const rangeOperation: fc.Arbitrary<RangeOperation> = fc
+  .record({
+    kind: fc.constant("range" as const),
+    range,
+    revision: maybe(past),
+    limit: maybe(fc.nat({ max: 4 })),
+    keysOnly: flag,
+    countOnly: flag,
+    reverse: flag,
+  })
+  .map((o) => present<RangeOperation>(o as RangeOperation));
+const branch = fc.array(
+  fc.oneof<fc.Arbitrary<TxnOperation>[]>(putOperation, deleteOperation, rangeOperation),
+  { maxLength: 5 },
+);
+const operator = fc.constantFrom<Compare["operator"]>("=", "!=", "<", ">");
+const compare: fc.Arbitrary<Compare> = fc.oneof(
+  fc.record({
+    key,
+    target: fc.constantFrom("version" as const, "create-revision" as const, "mod-revision" as const),
+    operator,
+    operand: fc.integer({ min: -1, max: 12 }),
+  }),
+  fc.record({ key, target: fc.constant("value" as const), operator, operand: value }),
+  fc.record({
+    key,
+    target: fc.constant("lease" as const),
+    operator,
+    operand: fc.oneof(leaseId, fc.constant("0" as LeaseId)),
+  }),
+);
+const operation: fc.Arbitrary<WriteOperation> = fc.oneof(
+  { weight: 8, arbitrary: putOperation },
+  { weight: 3, arbitrary: deleteOperation },
+  {
+    weight: 6,
+    arbitrary: fc
+      .record({ compares: fc.array(compare, { maxLength: 2 }), success: branch, failure: branch })
+      .map((txn) => ({ kind: "txn" as const, ...txn })),
+  },
+  {
+    weight: 3,
+    arbitrary: fc
+      .record({
+        kind: fc.constant("lease-grant" as const),
+        leaseId: maybe(leaseId),
+        ttlMs: fc.nat({ max: 99 }),
+      })
+      .map((o) => present<WriteOperation>(o as never)),
+  },
+  { weight: 2, arbitrary: leaseId.map((id) => ({ kind: "lease-revoke" as const, leaseId: id })) },
+  { weight: 1, arbitrary: past.map((at) => ({ kind: "compact" as const, revision: at })) },
+  { weight: 1, arbitrary: fc.constant({ kind: "register-client" as const }) },
+);
+
+/** A client's operation follows from its sequence, so that a retry is one. */
+interface Drawn {
+  readonly command: Command;
+  readonly retryOf?: { readonly clientId: number; readonly sequence: number };
+}
+const asClient = (operation: WriteOperation, identity: RequestIdentity): Command => ({
+  kind: "client",
+  namespaceId: 1,
+  epoch: 0,
+  identity,
+  operation,
+});
+const drawn: fc.Arbitrary<Drawn> = fc.oneof(
+  { weight: 6, arbitrary: operation.map((o) => ({ command: asClient(o, NO_IDENTITY) })) },
+  {
+    weight: 6,
+    arbitrary: fc
+      .record({
+        o: operation,
+        clientId: fc.integer({ min: 1, max: 3 }),
+        sequence: fc.nat({ max: 9 }),
+        low: fc.nat({ max: 4 }),
+      })
+      .map(({ o, clientId, sequence, low }) => ({
+        command: asClient(o, client(clientId, sequence, Math.max(0, sequence - low))),
+        retryOf: { clientId, sequence },
+      })),
+  },
+  {
+    weight: 2,
+    arbitrary: fc
+      .record({
+        kind: fc.constant("expire" as const),
+        namespaceId: fc.constant(1),
+        leaderTerm: fc.constantFrom(1, 1, 1, 2) as unknown as fc.Arbitrary<Term>,
+        leaseIds: fc.array(leaseId, { maxLength: 4 }),
+      })
+      .map((command) => ({ command })),
+  },
+  {
+    weight: 1,
+    arbitrary: fc
+      .record({ kind: fc.constant("retain" as const), namespaceId: fc.constant(1), compactRevision: past })
+      .map((command) => ({ command })),
+  },
+);
+
+const history = fc.array(fc.array(drawn, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 14 });
+/** What happens after each entry of the second member: apply so far as a batch, compact a little, restart. */
+const disturbances = fc.infiniteStream(
+  fc.constantFrom("none", "none", "apply", "apply", "compact", "restart"),
+);
+
+function settled(entries: readonly (readonly Drawn[])[]): Command[][] {
+  const first = new Map<string, WriteOperation>();
+  return entries.map((entry) =>
+    entry.map(({ command, retryOf }) => {
+      if (retryOf === undefined || command.kind !== "client") return command;
+      const name = `${retryOf.clientId}/${retryOf.sequence}`;
+      const operation = first.get(name) ?? command.operation;
+      first.set(name, operation);
+      return { ...command, operation };
+    }),
+  );
+}
+
+/** Refusals by code: the model has no messages. */
+function comparable(outcome: CommandOutcome | { readonly ok: false; readonly code: string }): unknown {
+  if (outcome.ok) return outcome;
+  return { ok: false, code: "code" in outcome ? outcome.code : outcome.failure.code };
+}
+
+function stored(member: Member): unknown {
+  return KEYSPACES.map((keyspace) =>
+    member.store
+      .scan(keyspace, { from: new Uint8Array([0]), limit: 100_000 })
+      .map(({ key: row, value: content }) => [string(row), string(content)]),
+  );
+}
+
+function assertLikeModel(member: Member, model: Model): void {
+  assert.equal(member.machine.revision, model.revision);
+  for (let at = Math.max(1, model.compactRevision); at <= model.revision; at++) {
+    const all = { kind: "range", range: { key: bytes(""), rangeEnd: bytes("") } } as const;
+    const asked = { ...all, revision: revision(at) };
+    assert.deepEqual(member.range(asked), model.range(asked), `state at ${at}`);
+    for (const name of KEYS) {
+      const kv = member.machine.stateAt(1, bytesOf(name), revision(at), member.store);
+      assert.deepEqual(kv, model.stateAt(at).get(name), `${name} at ${at}`);
+    }
+  }
+  const info = member.machine.namespace(1)!;
+  assert.equal(info.keys, model.stateAt(Infinity).size);
+  assert.equal(info.compactRevision, model.compactRevision);
+  const leases = member.machine.scanLeases(undefined, 100, member.store);
+  assert.deepEqual(new Map(leases.map((l) => [l.leaseId, l.ttlMs])), new Map([...model.leases].sort()));
+  for (const id of model.leases.keys()) {
+    assert.deepEqual(member.machine.leaseKeys(1, id, member.store).map(string), model.keysOf(id));
+  }
+}
+
+/** Retained history says what the events said when they happened. */
+function assertHistory(member: Member, model: Model): void {
+  const from = Math.max(1, model.compactRevision);
+  const events = [];
+  for (let next = from; next <= model.revision;) {
+    const page = member.machine.history(
+      { namespaceId: 1, from: revision(next), to: revision(model.revision), limit: 3 },
+      member.store,
+    );
+    events.push(...page.events);
+    assert.ok(page.next > next);
+    next = page.next;
+  }
+  const expected = model.changes.filter((c) => c.revision > from).map((c) => [c.revision, c.key, c.cause]);
+  const told = (of: typeof events): unknown =>
+    of.flatMap((r) =>
+      r.revision > from ? r.events.map((e) => [r.revision, string(e.kv.key), e.cause]) : [],
+    );
+  assert.deepEqual(told(events), expected);
+  assert.deepEqual(told(member.events), expected);
+  const retained = member.events.filter((r) => r.revision > from);
+  assert.deepEqual(
+    events.filter((r) => r.revision > from),
+    retained,
+  );
+}
+
+function assertByteCounter(member: Member): void {
+  const rows = member.store.scan("history", { from: bytes("\0"), limit: 100_000 });
+  const held = rows.reduce((sum, row) => sum + row.key.length + row.value.length, 0);
+  assert.equal(member.machine.namespace(1)!.historyBytes, held);
+}
+
+describe("the machine against its dumb twin", () => {
+  it("any commands in any batching, with restarts and compaction, give the same results, digests and rows", () => {
+    fc.assert(
+      fc.property(history, disturbances, (entries, stream) => {
+        const model = new Model(settings);
+        const plain = new Member({ settings });
+        const disturbed = new Member({ settings, cacheBytesMax: 0 });
+        const register: Command = asClient({ kind: "register-client" }, NO_IDENTITY);
+        const expected: unknown[][] = [];
+        let waiting: MachineEntry[] = [];
+        const outcomes: unknown[][] = [];
+        const flush = (): void => {
+          const applied = disturbed.apply(waiting);
+          outcomes.push(...applied.entries.map((e) => e.outcomes.map(comparable)));
+          waiting = [];
+        };
+        for (const commands of [[register, register], ...settled(entries)]) {
+          expected.push(commands.map((command) => comparable(model.apply(command, 1))));
+          const entry = plain.encode(commands);
+          const applied = plain.apply([entry]);
+          assert.deepEqual(applied.entries[0]!.outcomes.map(comparable), expected.at(-1));
+          waiting.push(entry);
+          const disturbance = stream.next().value as string;
+          if (disturbance === "none") continue;
+          flush();
+          if (disturbance === "restart") disturbed.restart();
+          if (disturbance === "compact")
+            disturbed.write(disturbed.machine.compactSlice(disturbed.store, 3).mutations);
+        }
+        flush();
+        assert.deepEqual(outcomes, expected);
+        assert.deepEqual(disturbed.machine.digest, plain.machine.digest);
+        for (const member of [plain, disturbed]) {
+          assertLikeModel(member, model);
+          member.compactPhysically();
+          assertLikeModel(member, model);
+          assertHistory(member, model);
+          assertByteCounter(member);
+        }
+        assert.deepEqual(stored(disturbed), stored(plain));
+      }),
+      { numRuns: 250 },
+    );
+  });
+});
