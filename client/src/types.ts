@@ -262,4 +262,6 @@ export interface CellInfo {
     readonly clientAddress: string;
     readonly httpAddress: string;
   };
+  /** Client addresses of all members, as far as the connected one knows. */
+  readonly clientAddresses: readonly string[];
 }

@@ -16,8 +16,9 @@ describe("faults of one member (R=3)", () => {
     await cell.stop();
   });
 
-  it("a stopped (SIGSTOP) leader: the cell goes on, the sleeper does not act as leader again, nothing is lost", async () => {
+  it("a stopped (SIGSTOP) leader: the cell goes on, the sleeper does not act as leader again, nothing is lost", async (t) => {
     const writers = await Writers.start(cell.endpoints);
+    t.after(() => writers.abandon());
     await writers.progress(50);
     const stopped = await cell.leader();
     stopped.signal("SIGSTOP");
@@ -54,8 +55,9 @@ describe("faults of one member (R=3)", () => {
     atSleeper.close();
   });
 
-  it("a partitioned leader: the majority elects another, the minority serves no linearizable read", async () => {
+  it("a partitioned leader: the majority elects another, the minority serves no linearizable read", async (t) => {
     const writers = await Writers.start(cell.endpoints);
+    t.after(() => writers.abandon());
     await writers.progress(50);
     const cut = await cell.leader();
     await cell.isolate(cut.name);

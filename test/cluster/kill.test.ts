@@ -17,6 +17,7 @@ describe("kill -9 under write load (R=3)", () => {
 
   it(`${String(ROUNDS)} rounds: no acknowledged write is lost and the members' hashes agree`, async (t) => {
     const writers = await Writers.start(cell.endpoints);
+    t.after(() => writers.abandon());
     // A linear congruential sequence: the same victims in every run.
     let seed = 42;
     for (let round = 0; round < ROUNDS; round += 1) {

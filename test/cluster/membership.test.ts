@@ -16,6 +16,7 @@ describe("membership under load", () => {
 
   it("grows 1→3→5, shrinks to 3, replaces a voter; no acknowledged write is lost", async (t) => {
     const writers = await Writers.start(cell.endpoints);
+    t.after(() => writers.abandon());
     await writers.progress(100);
 
     for (const name of ["m2", "m3"]) (await cell.addProcess(name)).start(cell.joinFlags());

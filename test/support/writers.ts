@@ -52,6 +52,12 @@ export class Writers {
     }
   }
 
+  /** For clean-up when a test failed half-way: what is in flight fails at once. */
+  abandon(): void {
+    this.#stopping = true;
+    this.#client.close();
+  }
+
   async stop(): Promise<readonly Acknowledged[]> {
     this.#stopping = true;
     await Promise.all(this.#loops);

@@ -123,6 +123,11 @@ export class CellCoordinator implements Coordinator {
         for (const listener of this.#leaderListeners) listener(leader);
         if (leader !== undefined) this.#options.soon(() => this.#unpark());
       },
+      configurationChanged: () => {
+        const leader = options.replica.leaderHint();
+        if (leader === undefined) return;
+        for (const listener of this.#leaderListeners) listener(leader);
+      },
       deadlines: (nowMs) => this.#checkDeadlines(nowMs),
     });
   }
@@ -211,6 +216,7 @@ export class CellCoordinator implements Coordinator {
       term: replica.parts.raft.term,
       revision: replica.revision,
       ...(leader === undefined ? {} : { leader }),
+      clientAddresses: replica.parts.state.membership.members.map((member) => member.addresses.client),
     };
   }
 

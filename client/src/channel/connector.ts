@@ -95,9 +95,10 @@ export class Connector {
     this.#transport.close();
   }
 
-  /** A member said who leads. */
+  /** A member said who leads and who else there is. */
   noteInfo(link: Link, info: CellInfo): void {
     link.info = info;
+    for (const address of info.clientAddresses) this.#learn(address);
     const { leader } = info;
     if (leader === undefined) {
       // Older news than ours does not unseat a leader of a later term.

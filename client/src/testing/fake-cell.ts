@@ -93,6 +93,7 @@ export class FakeMember {
       term: this.#options.term?.() ?? 1,
       revision: this.store.revision,
       leader,
+      clientAddresses: [],
     };
   }
 

@@ -132,8 +132,9 @@ export function mapWatchEvent(event: coordination.WatchEvent): WatchEvent {
 }
 
 export function mapInfo(info: coordination.InfoResponse): CellInfo {
-  const { cellId, memberId, term, revision, leader } = info;
-  return leader === undefined
-    ? { cellId, memberId, term, revision }
-    : { cellId, memberId, term, revision, leader: { ...leader } };
+  const { cellId, memberId, term, revision, leader, clientAddresses } = info;
+  return {
+    ...{ cellId, memberId, term, revision, clientAddresses },
+    ...(leader === undefined ? {} : { leader: { ...leader } }),
+  };
 }

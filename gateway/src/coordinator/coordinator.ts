@@ -156,6 +156,8 @@ export interface CoordinatorInfo {
   readonly revision: Revision;
   /** Absent: no leader known. */
   readonly leader?: LeaderHint;
+  /** Client (gRPC) addresses of all members. Absent: not known. */
+  readonly clientAddresses?: readonly string[];
 }
 
 /**
@@ -172,7 +174,10 @@ export interface Coordinator {
   watch(request: WatchRequest, sink: WatchSink): WatchHandle | Failure;
   /** @returns the function that unsubscribes. */
   onLeaseEnd(listener: (end: LeaseEnd) => void): () => void;
-  /** Called when the known leader changes, and with `undefined` after three election timeouts without one. */
+  /**
+   * Called when the known leader or the membership changes (read `info()` for both), and with `undefined` after three
+   * election timeouts without a leader.
+   */
   onLeaderChange(listener: (leader: LeaderHint | undefined) => void): () => void;
   info(): CoordinatorInfo;
 }

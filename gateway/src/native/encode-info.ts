@@ -6,8 +6,15 @@ import type { ReverseWriter } from "./writer.ts";
 
 /** The encoded `InfoResponse`. */
 export function encodeInfo(info: CoordinatorInfo): Buffer {
-  const { cellId, memberId, term, revision, leader } = info;
-  const message = coordination.InfoResponse.encode({ cellId, memberId, term, revision, leader }).finish();
+  const { cellId, memberId, term, revision, leader, clientAddresses = [] } = info;
+  const message = coordination.InfoResponse.encode({
+    cellId,
+    memberId,
+    term,
+    revision,
+    leader,
+    clientAddresses: [...clientAddresses],
+  }).finish();
   return Buffer.from(message.buffer, message.byteOffset, message.byteLength);
 }
 

@@ -254,7 +254,11 @@ export interface InfoResponse {
   memberId: number;
   term: number;
   revision: number;
-  leader: Leader | undefined;
+  leader:
+    | Leader
+    | undefined;
+  /** host:port of every member's client listener, so that a client outlives the members it was told of. */
+  clientAddresses: string[];
 }
 
 export interface Leader {
@@ -1808,7 +1812,7 @@ export const InfoRequest: MessageFns<InfoRequest> = {
 };
 
 function createBaseInfoResponse(): InfoResponse {
-  return { cellId: "", memberId: 0, term: 0, revision: 0, leader: undefined };
+  return { cellId: "", memberId: 0, term: 0, revision: 0, leader: undefined, clientAddresses: [] };
 }
 
 export const InfoResponse: MessageFns<InfoResponse> = {
@@ -1827,6 +1831,9 @@ export const InfoResponse: MessageFns<InfoResponse> = {
     }
     if (message.leader !== undefined) {
       Leader.encode(message.leader, writer.uint32(42).fork()).join();
+    }
+    for (const v of message.clientAddresses) {
+      writer.uint32(50).string(v!);
     }
     return writer;
   },
@@ -1882,6 +1889,14 @@ export const InfoResponse: MessageFns<InfoResponse> = {
             }
 
             message.leader = Leader.decode(reader, reader.uint32());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.clientAddresses.push(reader.string());
             continue;
           }
         }
