@@ -56,6 +56,8 @@ export class Core {
   termStartIndex: LogIndex = 0 as LogIndex;
   /** Data bytes proposed in this term and not yet applied (R26). */
   uncommittedBytes = 0;
+  /** The leader was removed; it goes once a quorum knows that this index is committed. 0: it was not. */
+  retirementIndex: LogIndex = 0 as LogIndex;
   readonly rounds: ReadRounds = new ReadRounds();
   /** Leaves with the next `ready()`: all of a turn's appends, and all its heartbeats, become one. */
   appendDue = false;
@@ -79,6 +81,8 @@ export class Core {
   readonly saved: SavedState;
   /** A commit index that nothing else carries to disk is written at most once a tick (R2). */
   commitSaveDue = false;
+  /** A change was settled: who loses sight of that by a crash might count votes by the configuration before it. */
+  commitSyncDue = false;
 
   constructor(options: RaftOptions, initial: RaftInitialState) {
     const { hardState, configuration, logStart } = initial;
@@ -228,6 +232,7 @@ export class Core {
     this.pendingConfigurationIndex = 0 as LogIndex;
     this.termStartIndex = 0 as LogIndex;
     this.uncommittedBytes = 0;
+    this.retirementIndex = 0 as LogIndex;
     this.appendDue = false;
     this.heartbeatDue = false;
     this.snapshotsWanted = [];

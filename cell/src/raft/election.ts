@@ -76,7 +76,23 @@ function respond(
   answer: { readonly granted: boolean; readonly term: Term },
 ): void {
   const kind = message.kind === "pre-vote" ? "pre-vote-response" : "vote-response";
-  core.send({ kind, from: core.id, to: message.from, ...answer });
+  const { id: from, log } = core;
+  const response: VoteResponse = { kind, from, to: message.from, ...answer };
+  if (answer.granted) core.send(response);
+  else core.send({ ...response, committed: { index: log.commit, term: log.termAt(log.commit) as Term } });
+}
+
+/**
+ * Whoever refuses a vote tells what it knows to be committed. That is true for ever, in whatever term it was said; if
+ * this member holds that very entry, all before it is committed too. A change among it must be applied before votes
+ * are counted on (R18).
+ */
+export function learnCommit(core: Core, response: VoteResponse): void {
+  const { log } = core;
+  const { committed } = response;
+  if (committed === undefined || core.role === "leader") return;
+  if (!log.matches(committed.index, committed.term) || !log.commitTo(committed.index)) return;
+  if (core.role !== "follower" && log.hasUnappliedConfiguration) core.becomeFollower(core.term, NO_MEMBER);
 }
 
 /** An answer to this member's own campaign; of another phase or term, it is ignored (R20). */

@@ -5,6 +5,7 @@ import { ConfigurationError, evaluate } from "./configuration.ts";
 import type { Core } from "./core.ts";
 import { confirmReads, readsMayStart } from "./reads.ts";
 import type { Progress } from "./progress.ts";
+import { beginRetirement, isRetiring, retire, retireIfKnown } from "./retirement.ts";
 import type {
   AppendResponse,
   ConfigurationChange,
@@ -33,6 +34,10 @@ export function tickLeader(core: Core): void {
   core.electionElapsedTicks++;
   if (core.electionElapsedTicks >= core.options.electionTimeoutTicks) {
     core.electionElapsedTicks = 0;
+    if (isRetiring(core)) {
+      retire(core);
+      return;
+    }
     if (!core.tracker.checkActivity()) {
       // Cut off from its quorum: a new leader may already be at work (R13).
       core.becomeFollower(core.term, NO_MEMBER);
@@ -50,7 +55,7 @@ export function tickLeader(core: Core): void {
 
 export function propose(core: Core, data: Uint8Array): ProposalResult {
   if (core.role !== "leader") return { ok: false, reason: "not-leader" };
-  if (core.transferTarget !== NO_MEMBER) return { ok: false, reason: "transferring" };
+  if (core.transferTarget !== NO_MEMBER || isRetiring(core)) return { ok: false, reason: "transferring" };
   const after = core.uncommittedBytes + data.length;
   // One proposal always fits, or one larger than the bound could never pass (R26).
   if (core.uncommittedBytes > 0 && data.length > 0 && after > core.options.uncommittedBytesMax) {
@@ -62,7 +67,7 @@ export function propose(core: Core, data: Uint8Array): ProposalResult {
 /** R35, R37, R40. What is refused here leaves no trace; what is accepted is judged again when it is applied. */
 export function proposeConfiguration(core: Core, change: ConfigurationChange): ProposalResult {
   if (core.role !== "leader") return { ok: false, reason: "not-leader" };
-  if (core.transferTarget !== NO_MEMBER) return { ok: false, reason: "transferring" };
+  if (core.transferTarget !== NO_MEMBER || isRetiring(core)) return { ok: false, reason: "transferring" };
   if (core.pendingConfigurationIndex > core.log.applied || !core.committedInTerm) {
     return { ok: false, reason: "change-pending" };
   }
@@ -165,6 +170,8 @@ export function handleHeartbeatResponse(core: Core, from: Progress, message: Hea
   if (message.readRound > from.round && message.readRound <= core.rounds.round) {
     from.round = message.readRound;
     if (!from.learner) confirmReads(core);
+    retireIfKnown(core);
+    if (core.role !== "leader") return;
   }
   // The answer shows that the peer is there: find out whether appends got lost, even if the window is full (R24).
   if (from.match < core.log.lastIndex || from.state === "probe") {
@@ -175,12 +182,17 @@ export function handleHeartbeatResponse(core: Core, from: Progress, message: Hea
 
 export function transferLeadership(core: Core, target: MemberId): void {
   const progress = core.tracker.get(target);
-  if (core.role !== "leader" || target === core.id || target === core.transferTarget) return;
+  if (core.role !== "leader" || isRetiring(core)) return;
+  if (target === core.id || target === core.transferTarget) return;
   if (progress === undefined || !core.configuration.voters.includes(target)) return;
   core.transferTarget = target;
   // It has one election timeout to succeed (R51).
   core.electionElapsedTicks = 0;
-  core.appendDue = true;
+  if (progress.match < core.log.lastIndex) {
+    // Should what it lacks have been lost on its way, an empty append finds out at once.
+    progress.emptyDue = true;
+    core.appendDue = true;
+  }
   hurryTransfer(core, progress);
 }
 
@@ -190,15 +202,9 @@ function hurryTransfer(core: Core, progress: Progress): void {
   core.send({ kind: "timeout-now", from: core.id, to: progress.id, term: core.term });
 }
 
-/**
- * A new configuration is in force (R34). A leader that is no voter of it any more steps down: this very change is
- * committed and has been announced in the Ready that handed it out (R39).
- */
+/** A new configuration is in force (R34). A leader that is no voter of it any more is on its way out (R39). */
 export function leadOn(core: Core): void {
-  if (!core.tracker.isVoter) {
-    core.becomeFollower(core.term, NO_MEMBER);
-    return;
-  }
+  if (!core.tracker.isVoter) beginRetirement(core);
   if (!core.configuration.voters.includes(core.transferTarget)) core.transferTarget = NO_MEMBER;
   // The quorum may have become smaller; newcomers want their first probe.
   advanceCommit(core);

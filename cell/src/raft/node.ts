@@ -1,7 +1,7 @@
 import { assert, assertNever } from "../invariant.ts";
 import { applyChange } from "./configuration.ts";
 import { Core } from "./core.ts";
-import { answerVote, campaign, countVote, electionTimedOut, refusePreVote } from "./election.ts";
+import { answerVote, campaign, countVote, electionTimedOut, learnCommit, refusePreVote } from "./election.ts";
 import {
   answerDeposedLeader,
   forwardRead,
@@ -105,8 +105,14 @@ export class Node implements RaftNode {
 
   step(message: Message): void {
     const core = this.#core;
-    assert(message.to === core.id, "the message is for this member", { to: message.to, self: core.id });
-    if (isFromStranger(core, message) || !settleTerm(core, message)) return;
+    assert(message.to === core.id && message.from !== core.id, "the message is from another to this member", {
+      from: message.from,
+      to: message.to,
+      self: core.id,
+    });
+    if (isFromStranger(core, message)) return;
+    if (message.kind === "vote-response" || message.kind === "pre-vote-response") learnCommit(core, message);
+    if (!settleTerm(core, message)) return;
     switch (message.kind) {
       case "append":
         heardLeader(core, message.from);
@@ -234,9 +240,8 @@ export class Node implements RaftNode {
   applyConfiguration(index: LogIndex, change: ConfigurationChange): Configuration {
     const core = this.#core;
     if (index <= core.log.startIndex) return core.configuration; // Superseded by a snapshot.
-    expectConfiguration(core, index);
     const configuration = applyChange(core.configuration, change);
-    core.log.settleConfiguration(index);
+    settleConfiguration(core, index);
     core.tracker.switchTo(configuration, core.log.lastIndex);
     if (core.role === "leader") leader.leadOn(core);
     return configuration;
@@ -245,8 +250,7 @@ export class Node implements RaftNode {
   refuseConfiguration(index: LogIndex): void {
     const core = this.#core;
     if (index <= core.log.startIndex) return;
-    expectConfiguration(core, index);
-    core.log.settleConfiguration(index);
+    settleConfiguration(core, index);
   }
 
   applied(index: LogIndex): void {
@@ -373,11 +377,16 @@ function needsAppend(core: Core): boolean {
     core.log.hasUnhanded ||
     core.isVoteUnsaved ||
     core.snapshotToPersist !== undefined ||
+    core.commitSyncDue ||
     (core.commitSaveDue && core.log.commit !== core.saved.commit)
   );
 }
 
-/** What must become durable, with the answers that wait for it. */
+/**
+ * What must become durable, with the answers that wait for it. Entries never become durable before the commit index
+ * that was known when they arrived: else a member that restarts could hold the change after a committed change and
+ * campaign, not knowing the first to be committed, by a configuration two changes old (R18).
+ */
 function takeAppend(core: Core): Append | undefined {
   const { log, saved } = core;
   if (!needsAppend(core)) {
@@ -392,11 +401,11 @@ function takeAppend(core: Core): Append | undefined {
   const snapshot = core.snapshotToPersist;
   const append: Writable<Append> = {
     token: log.writes.nextToken(),
-    mustSync: log.hasUnhanded || core.isVoteUnsaved || snapshot !== undefined,
+    mustSync: log.hasUnhanded || core.isVoteUnsaved || core.commitSyncDue || snapshot !== undefined,
     entries: log.handOut(),
     held: core.held.length > 0 ? core.held : NO_MESSAGES,
   };
-  if (core.isVoteUnsaved || log.commit !== saved.commit) {
+  if (core.isVoteUnsaved || core.commitSyncDue || log.commit !== saved.commit) {
     append.hardState = { term: core.term, vote: core.vote, commit: log.commit };
   }
   if (snapshot !== undefined) append.snapshot = snapshot;
@@ -410,17 +419,20 @@ function takeAppend(core: Core): Append | undefined {
   saved.vote = core.vote;
   saved.commit = log.commit;
   core.commitSaveDue = false;
+  core.commitSyncDue = false;
   core.snapshotToPersist = undefined;
   if (core.held.length > 0) core.held = [];
   if (core.ownVotes.length > 0) core.ownVotes = [];
   return append;
 }
 
-/** Only what was handed out is applied; that it is in order, each once, the log checks. */
-function expectConfiguration(core: Core, index: LogIndex): void {
+/** The host decided on a change that was handed out to be applied. */
+function settleConfiguration(core: Core, index: LogIndex): void {
   assert(index > core.log.applied && index <= core.log.delivered, "the change was handed out to be applied", {
     index,
     applied: core.log.applied,
     delivered: core.log.delivered,
   });
+  core.log.settleConfiguration(index);
+  core.commitSyncDue = true;
 }

@@ -28,6 +28,8 @@ export class Progress {
   pendingSnapshot: LogIndex = NONE;
   /** The newest heartbeat round it answered. */
   round = 0;
+  /** The first heartbeat round that told it of the change which removes the leader; 0 for none. */
+  toldRound = 0;
   readonly inflights: Inflights;
   /** The highest commit index sent, as far as it was of use to the follower (R27). */
   #sentCommit = 0;
@@ -50,6 +52,7 @@ export class Progress {
     this.recentActive = false;
     this.pendingSnapshot = NONE;
     this.round = 0;
+    this.toldRound = 0;
     this.#sentCommit = 0;
     this.#enter("probe");
   }
@@ -100,7 +103,7 @@ export class Progress {
       this.becomeProbe();
       return true;
     }
-    if (this.next - 1 !== refused) return false;
+    if (this.state === "snapshot" || this.next - 1 !== refused) return false;
     this.next = Math.max(Math.min(refused, hint + 1), this.match + 1) as LogIndex;
     this.#sentCommit = Math.min(this.#sentCommit, this.next - 1);
     this.probeSent = false;

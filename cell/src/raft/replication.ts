@@ -3,6 +3,7 @@ import type { Core } from "./core.ts";
 import { NOTHING } from "./log.ts";
 import type { Progress } from "./progress.ts";
 import { confirmReads } from "./reads.ts";
+import { noteTold } from "./retirement.ts";
 import type { LogIndex } from "./types.ts";
 
 /** Called once per Ready: everything a turn has made due leaves together, in member order (R10). */
@@ -33,6 +34,7 @@ function sendHeartbeats(core: Core): void {
       commit,
       readRound: round,
     });
+    noteTold(core, peer, round, commit);
   }
   // Nobody else will answer.
   if (tracker.isSingleVoter) confirmReads(core);

@@ -122,6 +122,12 @@ export interface VoteMessage extends Addressed {
 export interface VoteResponse extends Addressed {
   readonly kind: "vote-response" | "pre-vote-response";
   readonly granted: boolean;
+  /**
+   * With a refusal: an entry that the refuser knows to be committed. A candidate that holds it learns so. It frees a
+   * member that does not know it is the only one left of a joint configuration from members that were removed and
+   * hold longer logs. Without it (an older wire format) such a member waits for a human.
+   */
+  readonly committed?: { readonly index: LogIndex; readonly term: Term };
 }
 
 /**
@@ -210,7 +216,7 @@ export interface Ready {
 
 export type ProposalRefusal =
   | "not-leader"
-  /** A leadership transfer is under way (R51). */
+  /** A leadership transfer is under way (R51), or the leader was removed and is about to step down (R39). */
   | "transferring"
   /** The uncommitted-size bound (R26). */
   | "too-much-uncommitted"
