@@ -51,6 +51,8 @@ export class FakeMember {
   address = "";
   /** False: connections are accepted and never greeted. */
   greets = true;
+  /** False: changes of leader are not told. */
+  announces = true;
   /** False: renewals are not answered. */
   acknowledgesRenewals = true;
   judge: (request: coordination.Request, operation: coordination.Operation) => Verdict = () => ({
@@ -103,6 +105,7 @@ export class FakeMember {
 
   /** Tells all streams who leads now. */
   announce(): void {
+    if (!this.announces) return;
     for (const stream of this.streams) stream.write(serverFrame({ info: this.info() }));
   }
 

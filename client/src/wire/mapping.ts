@@ -132,9 +132,6 @@ export function mapWatchEvent(event: coordination.WatchEvent): WatchEvent {
 }
 
 export function mapInfo(info: coordination.InfoResponse): CellInfo {
-  const { cellId, memberId, term, revision, leader, clientAddresses } = info;
-  return {
-    ...{ cellId, memberId, term, revision, clientAddresses },
-    ...(leader === undefined ? {} : { leader: { ...leader } }),
-  };
+  const { leader, ...rest } = info;
+  return leader === undefined ? rest : { ...rest, leader: { ...leader } };
 }
