@@ -87,7 +87,10 @@ const running = new Set<ManagedProcess>();
 export class ManagedProcess {
   readonly #child: ChildProcess;
   readonly #logFile: string;
+  /** How it ended. What it started may go on, and hold its output open. */
   readonly exited: Promise<number | NodeJS.Signals>;
+  /** Nothing writes to its output any more. */
+  readonly closed: Promise<void>;
   #over = false;
 
   constructor(options: StartOptions) {
@@ -106,8 +109,9 @@ export class ManagedProcess {
         resolve(how);
       };
       this.#child.once("error", () => finish(127));
-      this.#child.once("close", (code, name) => finish(code ?? name ?? 1));
+      this.#child.once("exit", (code, name) => finish(code ?? name ?? 1));
     });
+    this.closed = new Promise((resolve) => this.#child.once("close", () => resolve()));
     if (options.onLine !== undefined) this.#readLines(options.onLine);
   }
 
@@ -147,6 +151,7 @@ export class ManagedProcess {
     await this.exited;
     clearTimeout(limit);
     for (const pid of family) signal(pid, "SIGKILL");
+    await this.closed;
   }
 
   kill(): void {
@@ -164,6 +169,7 @@ export async function runToEnd(options: Omit<StartOptions, "onLine">): Promise<s
   const lines: string[] = [];
   const started = new ManagedProcess({ ...options, onLine: (line) => void lines.push(line) });
   const how = await started.exited;
+  if (how === 0) await started.closed;
   if (how !== 0) throw new BenchError(`${options.command} ended with ${String(how)}\n${started.logTail()}`);
   return lines.join("\n");
 }
