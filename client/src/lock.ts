@@ -4,7 +4,8 @@ import { LockstepError } from "./errors.ts";
 import type { Session } from "./session.ts";
 import type { KeyValue, TxnResult } from "./types.ts";
 
-const PREFIX = "locks/";
+/** With a leading slash, as every key of the HTTP door: `GET /v1/kv/locks/NAME` shows a lock. */
+const PREFIX = "/locks/";
 const CLEAN_UP_MS_MAX = 5_000;
 /** One try to create the key; the wait itself is longer. */
 const CLAIM_MS_MAX = 10_000;

@@ -166,6 +166,7 @@ export class TestCell {
     return until(
       "a leader",
       async () => {
+        if (this.running.length === 0) throw new Error(this.members.map((member) => member.log()).join("\n"));
         for (const member of this.running) {
           const status = await member.adminApi.status(1_000).catch(() => undefined);
           if (status?.role === admin.Role.LEADER && status.leaderId === status.memberId) return member;
