@@ -11,3 +11,11 @@ export type { GrpcServerOptions, GrpcService, RunningGrpcServer } from "./native
 export { startGrpcServer } from "./native/grpc-server.ts";
 export type { NativeDoorLimits } from "./native/limits.ts";
 export { NATIVE_DOOR_LIMITS } from "./native/limits.ts";
+// The HTTP/JSON door.
+export type { HttpDoorOptions, RunningHttpDoor } from "./http/server.ts";
+export { startHttpDoor } from "./http/server.ts";
+export type { HttpDoorLimits } from "./http/limits.ts";
+export { HTTP_DOOR_LIMITS } from "./http/limits.ts";
+// What a refusal looks like at each door.
+export type { HttpProblemCode, StatusEntry } from "./status-map.ts";
+export { HTTP_STATUS_MAP, STATUS_MAP, grpcStatus } from "./status-map.ts";
