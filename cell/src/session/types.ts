@@ -19,14 +19,17 @@ export interface SessionOptions {
 
 /** What the keeper wants from its host, all batched and bounded. */
 export interface SessionWork {
-  /** Propose these as `expire` commands; the host calls `expiryFailed` if a proposal is refused or lost. */
+  /** Propose these as `expire` commands, in order; the host calls `expiryFailed` if a proposal is refused or lost. */
   readonly expire: readonly { readonly namespaceId: NamespaceId; readonly leaseIds: readonly LeaseId[] }[];
-  /** Propose these as `checkpoint` commands (also the clearing ones, remainingMs 0). */
+  /**
+   * Propose these as `checkpoint` commands (also the clearing ones, remainingMs 0), once and in order; the host calls
+   * `checkpointFailed` if a proposal is refused.
+   */
   readonly checkpoint: readonly {
     readonly namespaceId: NamespaceId;
     readonly leases: readonly { readonly leaseId: LeaseId; readonly remainingMs: number }[];
   }[];
-  /** Leadership must be proved (a read-index round), then call `leadershipProved`. */
+  /** Leadership must be proved (a read-index round that starts now or later), then call `leadershipProved`. */
   readonly proveLeadership: boolean;
 }
 
@@ -36,15 +39,16 @@ export interface RenewalAnswer {
 }
 
 export interface SessionKeeper {
-  /** Every committed change, in apply order, on every member. */
-  applied(change: LeaseChange): void;
-  /** At start and after a snapshot install: replaces everything. */
+  /** Every committed change, in apply order, on every member. A grant's deadline is counted from `nowMs`. */
+  applied(change: LeaseChange, nowMs: number): void;
+  /** At start and after a snapshot install, never while leading: replaces everything. */
   load(leases: Iterable<LeaseRecord>): void;
   readonly count: number;
 
   /**
    * This member leads `term` and its first own-term entry has been applied at `nowMs`. Deadline of each lease =
-   * now + (checkpoint, or the full TTL) + one election timeout, spread to avoid a storm (only ever later).
+   * now + (checkpoint, or the full TTL) + one election timeout, spread to avoid a storm: later by up to a tenth of
+   * the time counted from, and at most 1 s for every 10,000 leases.
    */
   lead(term: Term, nowMs: number): void;
   /** No longer leader: all deadlines are void; waiting renewals are answered with "leader-changed". */
@@ -55,19 +59,41 @@ export interface SessionKeeper {
    * expiry was refused, its renewal); a checkpointed lease waits until an entry has cleared the checkpoint; all wait
    * while leadership is to be proved, and unless `quorumContactMs` (when the last heartbeat round that a quorum
    * answered was *sent*) lies within one election timeout of `nowMs`.
-   * `deliver` gets undefined when leadership was lost meanwhile.
+   * `deliver` is called exactly once, perhaps during the call. It gets undefined when this member does not lead or
+   * lost leadership meanwhile, or when too many renewals wait (more than twice the leases): ask again, anywhere.
    */
   renew(
     request: { readonly namespaceId: NamespaceId; readonly leaseIds: readonly LeaseId[] },
     nowMs: number,
     deliver: (answer: RenewalAnswer | undefined) => void,
   ): void;
-  /** Remaining time as the leader counts it; undefined: no such lease. */
+  /**
+   * Remaining time as the leader counts it, 0 to the TTL; undefined: no such lease. On another member: the checkpoint,
+   * or the full TTL.
+   */
   remainingMs(namespaceId: NamespaceId, leaseId: LeaseId, nowMs: number): number | undefined;
+
+  /**
+   * A fresher `quorumContactMs` between two ticks: when the newest heartbeat round that a quorum has answered was sent.
+   * Renewals that waited for it are answered at once. An older value than known changes nothing.
+   */
+  quorumContact(contactMs: number, nowMs: number): void;
 
   /** Call about every 100 ms, and after every wake-up. */
   tick(nowMs: number, quorumContactMs: number): SessionWork;
-  leadershipProved(nowMs: number): void;
-  /** The proposal of these expiries was refused or its outcome is unknown; they are due again. */
-  expiryFailed(namespaceId: NamespaceId, leaseIds: readonly LeaseId[]): void;
+  /**
+   * A quorum confirmed leadership in a round that was started at `startedMs`: at or after the tick that asked for it,
+   * or it proves nothing and is ignored.
+   */
+  leadershipProved(startedMs: number, nowMs: number): void;
+  /**
+   * `refused`: certainly not in the log; these leases are due again, and a renewal that waits for one is granted.
+   * `unknown`: perhaps in the log; due again, and waiting renewals go on waiting.
+   */
+  expiryFailed(namespaceId: NamespaceId, leaseIds: readonly LeaseId[], outcome: "refused" | "unknown"): void;
+  /**
+   * This checkpoint proposal was refused: certainly not in the log. It is proposed again later. A proposal of unknown
+   * outcome needs no call: it is applied, or leadership is lost.
+   */
+  checkpointFailed(namespaceId: NamespaceId, leaseIds: readonly LeaseId[]): void;
 }

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { id, leader, remaining, type Member } from "./testing/member.ts";
+import type { SessionWork } from "./types.ts";
+
+describe("expiry", () => {
+  it("an unrenewed lease is expired after its TTL, never before, and at most a bucket and a tick later", () => {
+    for (const ttl of [1, 63, 64, 65, 1000, 12_345, 16_384, 20_000, 4_194_304, 5_000_000]) {
+      const member = leader({ checkpointIntervalMs: 10 ** 12 });
+      member.grant(id(1), ttl);
+      member.tickUntil(ttl - 1);
+      assert.deepEqual(member.expired, [], `ttl ${ttl}`);
+      member.tickUntil(ttl + 200);
+      assert.deepEqual(member.expired, [id(1)], `ttl ${ttl}`);
+    }
+  });
+
+  it("a lease is proposed once, however long the outcome takes", () => {
+    const member = leader();
+    member.grant(id(1), 1000);
+    member.tickUntil(20_000);
+    assert.deepEqual(member.expired, [id(1)]);
+    member.end(id(1));
+    assert.equal(member.keeper.count, 0);
+  });
+
+  it("an acknowledged renewal moves the deadline by the full TTL from then", () => {
+    const member = leader();
+    member.grant(id(1), 1000);
+    member.tickUntil(900);
+    assert.deepEqual(member.renew(id(1))(), remaining(1000));
+    assert.equal(member.keeper.remainingMs(1, id(1), member.now), 1000);
+    member.tickUntil(1899);
+    assert.deepEqual(member.expired, []);
+    member.tickUntil(2100);
+    assert.deepEqual(member.expired, [id(1)]);
+  });
+
+  it("leases are expired in the order of their deadlines, in batches, one namespace a command", () => {
+    const member = leader({ expireBatchMax: 3 });
+    for (let n = 0; n < 8; n += 1) member.grant(id(n), 1000 + ((n * 5) % 8) * 7, 1 + (n % 2));
+    member.tickUntil(900);
+    const work = expiriesUntil(member, 1200);
+    const byDeadline = [0, 5, 2, 7, 4, 1, 6, 3].map(id);
+    for (const namespaceId of [1, 2]) {
+      const mine = work.expire.filter((each) => each.namespaceId === namespaceId);
+      assert.ok(mine.every(({ leaseIds }) => leaseIds.length <= 3));
+      const expected = byDeadline.filter((leaseId) => 1 + (Number(leaseId) % 2) === namespaceId);
+      assert.deepEqual(
+        mine.flatMap(({ leaseIds }) => leaseIds),
+        expected,
+      );
+    }
+  });
+
+  it("a bounded number of expiries is on its way; the next ones follow as outcomes arrive", () => {
+    const member = leader({ expireBatchMax: 10 });
+    for (let n = 0; n < 300; n += 1) member.grant(id(n), 1000);
+    member.tickUntil(1200);
+    assert.equal(member.expired.length, 80);
+    member.tickUntil(3000);
+    assert.equal(member.expired.length, 80);
+    for (let n = 0; n < 25; n += 1) member.end(id(n));
+    member.tick();
+    assert.equal(member.expired.length, 105);
+  });
+
+  it("100,000 leases that end together are batched, ordered and all expired within 10 s", () => {
+    const member = leader();
+    for (let n = 0; n < 100_000; n += 1) member.grant(id(n), 10_000 + (n % 50));
+    let worstMs = 0;
+    member.tickUntil(10_000);
+    let ended = 0;
+    while (ended < 100_000 && member.now < 20_000) {
+      const before = performance.now();
+      const work = member.tick();
+      worstMs = Math.max(worstMs, performance.now() - before);
+      assert.ok(work.expire.every(({ leaseIds }) => leaseIds.length <= 512));
+      assert.ok(work.expire.length <= 8);
+      for (const { leaseIds } of work.expire) for (const leaseId of leaseIds) member.end(leaseId);
+      ended = member.expired.length;
+    }
+    assert.equal(ended, 100_000);
+    const deadlines = member.expired.map((leaseId) => Number(leaseId) % 50);
+    assert.ok(deadlines.every((deadline, at) => at === 0 || deadline >= deadlines[at - 1]!));
+    assert.equal(member.keeper.count, 0);
+    assert.ok(worstMs < 1000, `a tick took ${worstMs} ms`);
+  });
+
+  it("a lease that was revoked is not expired; its id may be granted anew", () => {
+    const member = leader();
+    member.grant(id(1), 1000);
+    member.end(id(1));
+    member.tickUntil(900);
+    member.grant(id(1), 1000);
+    member.tickUntil(1800);
+    assert.deepEqual(member.expired, []);
+    member.tickUntil(2100);
+    assert.deepEqual(member.expired, [id(1)]);
+  });
+
+  it("a refused expiry is due again, before later ones and in order", () => {
+    const member = leader({ expireBatchMax: 2 });
+    for (let n = 0; n < 3; n += 1) member.grant(id(n), 1000 + n);
+    member.tickUntil(1200);
+    assert.deepEqual(member.expired, [0, 1, 2].map(id));
+    member.grant(id(9), 10);
+    member.expired = [];
+    member.keeper.expiryFailed(1, [id(0), id(1)], "refused");
+    member.tick();
+    assert.deepEqual(member.expired, [0, 1, 9].map(id));
+  });
+});
+
+function expiriesUntil(member: Member, until: number): SessionWork {
+  const expire: SessionWork["expire"][number][] = [];
+  while (member.now < until) expire.push(...member.tick().expire);
+  return { expire, checkpoint: [], proveLeadership: false };
+}
