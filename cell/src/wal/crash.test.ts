@@ -129,6 +129,7 @@ class History {
     for (let i = 0; i < count; i++) added.push(entry(first + i, term, this.#payload()));
     const kept = entries.get(first - 1)?.term ?? 0;
     assert.ok(kept <= term);
+    if (term === state?.term && this.#random() < 0.5) return { entries: added };
     const newCommit = commit + this.#integer(first + count - commit);
     const vote = term === state?.term ? state.vote : 0;
     return { hardState: hardState(term, vote, newCommit), entries: added };

@@ -200,6 +200,23 @@ describe("recovery of the log", () => {
     assert.equal(await refusal(disk), "corrupt");
   });
 
+  it("W2: a torn end of one segment and a torn start of the next cannot both be the last write", async () => {
+    const disk = await written(16);
+    const { path, segment, content } = tailOf(disk);
+    const { batches } = readSegment(content, { segment, expected: IDENTITY });
+    const last = batches.at(-1);
+    assert.ok(last !== undefined && last.offset > 0);
+    disk.poke(path, content.subarray(0, last.offset + 12));
+    const next = disk.peek(pathOf(segment + 1));
+    next.fill(1, 600, 700);
+    disk.poke(pathOf(segment + 1), next);
+    assert.equal(await refusal(disk), "corrupt");
+    disk.poke(path, content);
+    const { wal, recovery } = await openOn(disk.mount());
+    assert.deepEqual(recovery.repaired, { segment: segmentName(segment + 1), offset: 0, bytes: 700 });
+    await wal.close();
+  });
+
   it("W1: a log of another cell, member or disk is refused", async () => {
     const disk = await written(3);
     for (const other of [{ cellId: "cell-b" }, { memberId: 8 }, { incarnation: "another" }]) {

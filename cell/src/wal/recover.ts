@@ -1,4 +1,4 @@
-import { diskError, WalError } from "./error.ts";
+import { diskError, isNoSpace, WalError } from "./error.ts";
 import { ALIGNMENT_BYTES, segmentName, segmentNumber } from "./format.ts";
 import { Replay } from "./replay.ts";
 import { readSegment, type SegmentContent } from "./segment-reader.ts";
@@ -167,11 +167,19 @@ function repairOf(torn: FoundSegment): { segment: string; offset: number; bytes:
   return { segment: torn.name, offset: end.offset, bytes: dataEnd - end.offset };
 }
 
-/** What a repair cuts off stays beside the segment until the segment itself goes, for whoever investigates. */
+/**
+ * What a repair cuts off stays beside the segment until the segment itself goes, for whoever investigates. On a full
+ * volume it does not: starting matters more.
+ */
 async function keepCutBytes(disk: Disk, directory: string, torn: FoundSegment): Promise<void> {
   const { offset, bytes } = repairOf(torn);
   const path = `${torn.path}${BROKEN_SUFFIX}`;
-  await disk.createZeroed(path, bytes);
+  try {
+    await disk.createZeroed(path, bytes);
+  } catch (error) {
+    if (!isNoSpace(error)) throw error;
+    return disk.remove(path);
+  }
   const file = await disk.open(path);
   await file.writeDurably([torn.bytes.subarray(offset, offset + bytes)], 0);
   await file.close();

@@ -207,6 +207,46 @@ describe("segments", () => {
     assert.ok(!held.disk.names(DIRECTORY).includes(segmentName(1)));
   });
 
+  it("W5: a segment that was just left stays until the head of the next one is durable, whatever is released", async () => {
+    let holdRemovals = false;
+    const removals: (() => void)[] = [];
+    const writes: (() => void)[] = [];
+    let holdWrites = false;
+    const disk = new MemoryDisk({
+      random: seededRandom(1),
+      onOperation: ({ kind }, complete) => {
+        if (holdRemovals && kind === "remove") removals.push(complete);
+        else if (holdWrites && kind === "writeDurably") writes.push(complete);
+        else queueMicrotask(complete);
+      },
+    });
+    const { wal } = await openOn(disk.mount());
+    await appended(wal, { entries: [entry(1, 1, Buffer.alloc(700, 1))] });
+    await appended(wal, { entries: [entry(2, 1, Buffer.alloc(700, 2))] });
+    await settled();
+    holdRemovals = true;
+    release(wal, 2, 1);
+    await settled();
+    assert.equal(
+      removals.length,
+      1,
+      "segment 1 is being removed; the log's start says that segment 2 may go, too",
+    );
+    holdWrites = true;
+    const third = appended(wal, { entries: [entry(3, 1, Buffer.alloc(700, 3))] });
+    await settled();
+    assert.equal(writes.length, 1, "the head of segment 3 is on its way");
+    holdRemovals = false;
+    for (const complete of removals) complete();
+    await settled();
+    assert.ok(!disk.names(DIRECTORY).includes(segmentName(1)));
+    assert.ok(disk.names(DIRECTORY).includes(segmentName(2)));
+    for (const complete of writes) complete();
+    await third;
+    await settled();
+    assert.ok(!disk.names(DIRECTORY).includes(segmentName(2)));
+  });
+
   it("W15: after a snapshot the log restarts behind it, and all older segments go", async () => {
     const disk = new MemoryDisk({ random: seededRandom(1) });
     const { wal } = await openOn(disk.mount());
@@ -225,6 +265,19 @@ describe("segments", () => {
     assert.deepEqual(recovery.logStart, at(100, 2));
     assert.deepEqual(shape(recovery.entries), ["3/101", "3/102", "3/103"]);
     assert.deepEqual(recovery.hardState, hardState(3, 0, 100));
+  });
+
+  it("W15: entries behind a snapshot's index that it voids do not keep their segments", async () => {
+    const disk = new MemoryDisk({ random: seededRandom(1) });
+    const { wal } = await openOn(disk.mount());
+    for (let index = 1; index <= 40; index++) await appended(wal, { entries: [entry(index, 1)] });
+    await appended(wal, { hardState: hardState(3, 0, 5), snapshot: at(5, 2), entries: [entry(6, 3)] });
+    await settled();
+    assert.ok(disk.names(DIRECTORY).length <= 3, disk.names(DIRECTORY).join());
+    disk.crash("lose");
+    const { recovery } = await openOn(disk.mount());
+    assert.deepEqual(recovery.logStart, at(5, 2));
+    assert.deepEqual(shape(recovery.entries), ["3/6"]);
   });
 
   it("W15: a snapshot without entries is the end of the log", async () => {
