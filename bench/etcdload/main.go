@@ -39,6 +39,7 @@ type report struct {
 	Clients             int     `json:"clients"`
 	Connections         int     `json:"connections"`
 	Operations          uint64  `json:"operations"`
+	Completed           uint64  `json:"completed"`
 	Seconds             float64 `json:"seconds"`
 	OperationsPerSecond float64 `json:"operationsPerSecond"`
 	Errors              uint64  `json:"errors"`
@@ -170,6 +171,7 @@ func print(s settings, sum *tally, elapsed time.Duration) error {
 		Clients:             s.clients,
 		Connections:         s.connections,
 		Operations:          sum.operations,
+		Completed:           sum.completed,
 		Seconds:             elapsed.Seconds(),
 		OperationsPerSecond: float64(sum.operations) / elapsed.Seconds(),
 		Errors:              sum.errors,

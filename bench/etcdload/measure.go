@@ -21,9 +21,19 @@ func newPlan(warmup, duration time.Duration) plan {
 // tally is what one worker saw. Each worker owns one, so that counting needs no lock.
 type tally struct {
 	latencies  histogram
-	operations uint64
+	operations uint64 // measured
+	completed  uint64 // measured or not
 	errors     uint64
 	firstError string
+}
+
+// success counts an answer, as a sample if it came in the measured time.
+func (t *tally) success(p plan, begin, end time.Time) {
+	t.completed++
+	if end.After(p.from) && end.Before(p.until) {
+		t.operations++
+		t.latencies.record(end.Sub(begin))
+	}
 }
 
 func (t *tally) fail(err error) {
@@ -36,6 +46,7 @@ func (t *tally) fail(err error) {
 func (t *tally) add(other *tally) {
 	t.latencies.add(&other.latencies)
 	t.operations += other.operations
+	t.completed += other.completed
 	t.errors += other.errors
 	if t.firstError == "" {
 		t.firstError = other.firstError
@@ -70,17 +81,15 @@ func loop(ctx context.Context, p plan, t *tally, operation func() error) {
 	for begin.Before(p.until) {
 		err := operation()
 		end := time.Now()
-		switch {
-		case err != nil:
+		if err == nil {
+			t.success(p, begin, end)
+		} else {
 			t.fail(err)
 			if ctx.Err() != nil {
 				return
 			}
 			time.Sleep(pauseAfterError)
 			end = time.Now()
-		case end.After(p.from) && end.Before(p.until):
-			t.operations++
-			t.latencies.record(end.Sub(begin))
 		}
 		begin = end
 	}

@@ -71,9 +71,8 @@ func renewStream(p plan, stream pb.Lease_LeaseKeepAliveClient, ids []clientv3.Le
 		end := time.Now()
 		if answer.TTL <= 0 {
 			t.fail(errEnded)
-		} else if end.After(p.from) && end.Before(p.until) {
-			t.operations++
-			t.latencies.record(end.Sub(begin))
+		} else {
+			t.success(p, begin, end)
 		}
 	}
 	select {

@@ -95,9 +95,8 @@ func receive(deliveries clientv3.WatchChan, started time.Time, p plan, t *tally,
 				sent, err := strconv.ParseInt(string(event.Kv.Value[:stampDigits]), 10, 64)
 				if err != nil {
 					t.fail(err)
-				} else if now.After(p.from) && now.Before(p.until) {
-					t.operations++
-					t.latencies.record(now.Sub(started) - time.Duration(sent))
+				} else {
+					t.success(p, started.Add(time.Duration(sent)), now)
 				}
 			}
 		}

@@ -146,6 +146,7 @@ func fill(s settings, pool []*clientv3.Client) (*tally, time.Duration, error) {
 				return err
 			}
 			tallies[worker].operations += uint64(len(keys))
+			tallies[worker].completed += uint64(len(keys))
 			tallies[worker].latencies.record(time.Since(sent))
 		}
 		return nil

@@ -3,7 +3,10 @@ export interface LoadReport {
   readonly mode: string;
   readonly clients: number;
   readonly connections: number;
+  /** Answered in the measured time. */
   readonly operations: number;
+  /** Answered at all: in the warm-up and after the end, too. */
+  readonly completed: number;
   readonly seconds: number;
   readonly operationsPerSecond: number;
   /** During the warm-up too. */
@@ -22,6 +25,7 @@ const NUMBERS = [
   "clients",
   "connections",
   "operations",
+  "completed",
   "seconds",
   "operationsPerSecond",
   "errors",

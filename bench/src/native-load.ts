@@ -74,13 +74,14 @@ async function untilAtLeader(client: Client): Promise<void> {
 }
 
 function reportOf({ mode, clients }: LoadSettings, { tally, seconds }: LoadResult): LoadReport {
-  const { latencies, operations, errors, firstError } = tally;
+  const { latencies, operations, completed, errors, firstError } = tally;
   const { user, system } = process.cpuUsage();
   return {
     mode,
     clients,
     connections: 1,
     operations,
+    completed,
     seconds,
     operationsPerSecond: operations / seconds,
     errors,

@@ -13,6 +13,7 @@ function report(operationsPerSecond: number, errors = 0): LoadReport {
     clients: 64,
     connections: 1,
     operations: operationsPerSecond * 5,
+    completed: operationsPerSecond * 6,
     seconds: 5,
     operationsPerSecond,
     errors,
@@ -63,6 +64,12 @@ describe("the bench's table", () => {
     );
     assert.match(rows, /Lockstep \/ etcd +8\.00x +1\.00x/);
     assert.match(rows, /round 1: 100 - 120/);
+  });
+
+  it("tells processor time by answered operation, the warm-up's too", () => {
+    const summary = summarise([measurement("etcd", 1, report(1_000))]);
+    assert.equal(summary.serverMicros, 500);
+    assert.ok(Math.abs(summary.loadMicros - 1e6 / 6_000) < 1e-9);
   });
 
   it("never hides an error or a run that failed", () => {

@@ -23,8 +23,10 @@ export interface Summary {
   readonly operations: number;
   readonly errors: number;
   readonly firstError: string | undefined;
-  /** Of all members together, with set-up and warm-up, over everything the generator did. */
-  readonly serverCpuSeconds: number;
+  /** Processor time of all members together by operation, with what the generator's set-up took. */
+  readonly serverMicros: number;
+  /** Of the generator's process by operation, with its start. */
+  readonly loadMicros: number;
 }
 
 export function summarise(measurements: readonly Measurement[]): Summary {
@@ -44,12 +46,17 @@ export function summarise(measurements: readonly Measurement[]): Summary {
     operations: sum((report) => report.operations),
     errors: sum((report) => report.errors),
     firstError: reports.find((report) => report.firstError !== undefined)?.firstError,
-    serverCpuSeconds: median(measurements.map((one) => one.serverCpuSeconds)),
+    serverMicros: median(
+      measurements.flatMap(({ report, serverCpuSeconds }) =>
+        report === undefined ? [] : (serverCpuSeconds * 1e6) / report.completed,
+      ),
+    ),
+    loadMicros: of((report) => (report.cpuSeconds * 1e6) / report.completed),
   };
 }
 
-const HEADER = ["", "ops/s", "p50", "p90", "p99", "p99.9", "max ms", "ops", "errors", "server cpu"];
-const WIDTHS = [20, 10, 9, 9, 9, 9, 9, 11, 7, 11];
+const HEADER = ["", "ops/s", "p50", "p90", "p99", "p99.9", "max ms", "ops", "errors", "server us", "load us"];
+const WIDTHS = [20, 10, 9, 9, 9, 9, 9, 11, 7, 10, 9];
 
 function line(cells: readonly string[]): string {
   return cells
@@ -67,6 +74,10 @@ function latency(milliseconds: number): string {
     : milliseconds.toFixed(milliseconds < 10 ? 2 : milliseconds < 100 ? 1 : 0);
 }
 
+function micros(value: number): string {
+  return Number.isFinite(value) ? value.toFixed(value < 10 ? 1 : 0) : "-";
+}
+
 const count = (value: number): string => (Number.isNaN(value) ? "-" : Math.round(value).toLocaleString("en"));
 
 function summaryLine(label: string, summary: Summary): string {
@@ -80,7 +91,8 @@ function summaryLine(label: string, summary: Summary): string {
     latency(summary.maxMs),
     count(summary.operations),
     count(summary.errors),
-    `${summary.serverCpuSeconds.toFixed(1)} s`,
+    micros(summary.serverMicros),
+    micros(summary.loadMicros),
   ]);
 }
 
@@ -98,6 +110,10 @@ function ratioLine(label: string, ours: Summary, theirs: Summary): string {
     ratio(ours.p99Ms, theirs.p99Ms),
     ratio(ours.p999Ms, theirs.p999Ms),
     ratio(ours.maxMs, theirs.maxMs),
+    "",
+    "",
+    ratio(ours.serverMicros, theirs.serverMicros),
+    ratio(ours.loadMicros, theirs.loadMicros),
   ]);
 }
 

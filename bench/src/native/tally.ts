@@ -19,6 +19,7 @@ export class Tally {
   readonly latencies = new Histogram();
   readonly #plan: Plan;
   #operations = 0;
+  #completed = 0;
   #errors = 0;
   #firstError: string | undefined;
 
@@ -28,6 +29,11 @@ export class Tally {
 
   get operations(): number {
     return this.#operations;
+  }
+
+  /** Measured or not. */
+  get completed(): number {
+    return this.#completed;
   }
 
   get errors(): number {
@@ -40,6 +46,7 @@ export class Tally {
 
   /** One answer that carried `weight` operations. */
   success(beginMs: number, endMs: number, weight: number): void {
+    this.#completed += weight;
     if (endMs <= this.#plan.fromMs || endMs >= this.#plan.untilMs) return;
     this.#operations += weight;
     this.latencies.record(endMs - beginMs, weight);
