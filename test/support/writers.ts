@@ -25,7 +25,7 @@ export class Writers {
 
   private constructor(client: Client, writers: number) {
     this.#client = client;
-    this.#loops = Array.from({ length: writers }, (_, n) => this.#write(`writer/${String(n)}`));
+    this.#loops = Array.from({ length: writers }, (_, n) => this.#write(`/writer/${String(n)}`));
   }
 
   static async start(endpoints: readonly string[], writers = 16): Promise<Writers> {
