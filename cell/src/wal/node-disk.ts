@@ -2,8 +2,11 @@ import fs from "node:fs";
 import path from "node:path";
 import type { Disk, DiskFile } from "./types.ts";
 
-/** Zeros are written in pieces of this size: the loop stays free and other writes get their turn. */
-const ZERO_CHUNK_BYTES = 1024 * 1024;
+/**
+ * Zeros are written and synced in pieces of this size. Synced only at the end, 16 MiB at once made group commits next to
+ * it ten times slower; this way they hardly notice.
+ */
+const ZERO_CHUNK_BYTES = 256 * 1024;
 /** POSIX lets one writev take 1,024 pieces. */
 const PIECES_MAX = 1024;
 
@@ -73,6 +76,7 @@ async function createZeroed(file: string, bytes: number): Promise<void> {
     while (at < bytes) {
       const { bytesWritten } = await handle.write(zeros, 0, Math.min(zeros.length, bytes - at), at);
       at += bytesWritten;
+      await handle.datasync();
     }
     await handle.sync();
   } finally {
