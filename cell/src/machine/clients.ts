@@ -9,7 +9,14 @@ import { EMPTY } from "./bytes.ts";
 import { ByteReader, ByteWriter, getUint64 } from "./codec/primitives.ts";
 import { CLIENTS, IDLE, OUTCOMES, requestKey } from "./keys.ts";
 import type { PendingRows } from "./pending-rows.ts";
-import { recallOutcome, rememberOutcome, skipOutcome } from "./remembered.ts";
+import {
+  asReplay,
+  fingerprint,
+  OTHER_OPERATION,
+  recallOutcome,
+  rememberOutcome,
+  skipOutcome,
+} from "./remembered.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
 import type { CommandOutcome, MachineSettings } from "./types.ts";
 
@@ -99,7 +106,10 @@ export class ClientTable {
     if (sequence < client.floor) return EXPIRED;
     if (sequence > client.largest) return { kind: "fresh", client };
     const present = client.present.find((remembered) => remembered.sequence === sequence);
-    if (present !== undefined) return { kind: "replay", outcome: asReplay(present.outcome) };
+    if (present !== undefined) {
+      const same = fingerprint(present.operation) === fingerprint(operation);
+      return { kind: "replay", outcome: same ? asReplay(present.outcome) : OTHER_OPERATION };
+    }
     const row = client.rows.find(
       (candidate) => candidate.largest >= sequence && candidate.sequences.includes(sequence),
     );
@@ -280,12 +290,6 @@ function idleKey(client: Client): Uint8Array {
 
 function periodOf(state: MachineState): number {
   return Math.floor(state.timeMs / Math.max(1, Math.ceil(state.settings.clientIdleMsMax / IDLE_PERIODS)));
-}
-
-function asReplay(outcome: CommandOutcome): CommandOutcome {
-  return outcome.ok && outcome.result !== undefined
-    ? { ok: true, result: outcome.result, replayed: true }
-    : outcome;
 }
 
 /**

@@ -21,7 +21,7 @@ import type {
   WriteResult,
 } from "@lockstep/gateway/coordinator";
 import { assertNever } from "../../invariant.ts";
-import { sequentialKey } from "../bytes.ts";
+import { EMPTY, sequentialKey } from "../bytes.ts";
 import type { CommandOutcome } from "../types.ts";
 import type { ByteReader, ByteWriter } from "./primitives.ts";
 import { DecodeError } from "./primitives.ts";
@@ -272,12 +272,12 @@ function readKeyValues(reader: ByteReader): KeyValue[] {
   return kvs;
 }
 
-/** A put's stored key follows from its operation. */
-function storedKey(
-  operation: WriteOperation | TxnOperation | undefined,
-  revision: number,
-): Uint8Array | undefined {
-  if (operation?.kind !== "put") return undefined;
+/**
+ * A put's stored key follows from its operation. Asked with an operation that is no put, which takes a caller that
+ * reuses a request id on purpose, there is none: no input of a client's may stop a member.
+ */
+function storedKey(operation: WriteOperation | TxnOperation | undefined, revision: number): Uint8Array {
+  if (operation?.kind !== "put") return EMPTY;
   return operation.sequential === true ? sequentialKey(operation.key, revision) : operation.key;
 }
 
@@ -298,7 +298,6 @@ function readPut(reader: ByteReader, operation?: WriteOperation | TxnOperation):
   const createRevision = readRevision(reader);
   const version = reader.varint();
   const key = (flags & PUT_KEY) !== 0 ? reader.bytes() : storedKey(operation, revision);
-  if (key === undefined) throw new DecodeError("the put's key is missing");
   if ((flags & PUT_PREVIOUS) === 0) return { kind: "put", revision, key, createRevision, version };
   return { kind: "put", revision, key, createRevision, version, previous: readKeyValue(reader) };
 }

@@ -170,7 +170,9 @@ export class Model {
     const state = this.stateAt(Infinity);
     for (const [index, compare] of txn.compares.entries()) {
       const actual = state.get(latin1(compare.key));
-      if (!holds(compare, actual)) failures.push(actual === undefined ? { index } : { index, actual });
+      if (holds(compare, actual)) continue;
+      if (actual === undefined) failures.push({ index });
+      else failures.push({ index, actual: { ...actual, value: actual.value.slice(0, 1024) } });
     }
     const succeeded = failures.length === 0;
     const responses = this.branch(succeeded ? txn.success : txn.failure);
