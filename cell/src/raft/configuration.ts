@@ -160,12 +160,11 @@ function takeSteps(
   const learners = new Set(configuration.learners);
   const learnersNext = new Set<MemberId>();
   for (const { kind, id } of steps) {
-    const wasLearner = learners.has(id);
     voters.delete(id);
     learners.delete(id);
     learnersNext.delete(id);
     if (kind === "add-voter") voters.add(id);
-    else if (kind === "add-learner" && !wasLearner && outgoing.includes(id)) learnersNext.add(id);
+    else if (kind === "add-learner" && outgoing.includes(id)) learnersNext.add(id);
     else if (kind === "add-learner") learners.add(id);
   }
   return {

@@ -40,9 +40,9 @@ export class TestMember {
   /** Handed out and not yet durable. */
   writes: Append[] = [];
   /** By index, from the founding snapshot or an installed one on. */
-  applied = new Map<LogIndex, Entry>();
+  applied: Map<LogIndex, Entry> = new Map();
   appliedIndex: LogIndex;
-  configurations = new Map<LogIndex, Configuration>();
+  configurations: Map<LogIndex, Configuration> = new Map();
   /** Called for each change; returning true vetoes it (R36). */
   veto: (entry: Entry) => boolean = () => false;
 

@@ -28,7 +28,7 @@ interface PendingRead {
 }
 
 export class Simulation {
-  readonly members = new Map<MemberId, TestMember>();
+  readonly members: Map<MemberId, TestMember> = new Map();
   readonly invariants: Invariants;
   /** What happened, to tell whether a history was worth anything. */
   readonly counts = { elections: 0, applied: 0, changes: 0, snapshots: 0, restarts: 0, reads: 0 };
