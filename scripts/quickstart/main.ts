@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Talker } from "./processes.ts";
 import { startGuardedResource } from "./resource.ts";
+import type { GuardedResource } from "./resource.ts";
 
 const { values: flags } = parseArgs({
   options: {
@@ -61,19 +62,37 @@ try {
 }
 if (failed || flags.exit || !process.stdout.isTTY) await finish(failed ? 1 : 0);
 
+/** What the parts of the story share. */
+interface Stage {
+  readonly members: readonly DevMember[];
+  readonly endpoints: string;
+  readonly resource: GuardedResource;
+  readonly worker: (name: string) => Talker;
+}
+
+const is = (event: string) => (line: { readonly event?: string }) => line.event === event;
+
 async function story(): Promise<void> {
+  const stage = await setTheStage();
+  const first = stage.worker("worker-17");
+  const firstToken = await takesTheLock(stage, first);
+  const survivors = await theLeaderDies(stage, first, firstToken);
+  await thePausedOwnerIsFenced(stage, first, firstToken);
+  console.log("\nNo second owner ever wrote: every ownership carries a token that only grows.");
+  if (!flags.exit && process.stdout.isTTY) thingsToTry(stage, survivors);
+}
+
+async function setTheStage(): Promise<Stage> {
   const cell = new Talker(join(root, "cli/bin/lockstep.mjs"), [
     "dev",
     ...["--members", "3", "--data", data, "--base-port", String(basePort)],
   ]);
   cleanups.unshift(() => cell.end("SIGTERM", 12_000));
-  const ready = await cell.next("three voters and a leader", (line) => line["ready"] === true, 60_000);
+  const ready = await cell.next("three voters and a leader", (line) => line["ready"] === true, 90_000);
   const members = ready["members"] as readonly DevMember[];
   const endpoints = members.map((member) => member.client).join(",");
-  step(
-    `A cell of ${String(members.length)} members serves: ${members.map((member) => `${member.client} (pid ${String(member.pid)})`).join(", ")}`,
-  );
-
+  const processes = members.map((member) => `${member.client} (pid ${String(member.pid)})`);
+  step(`A cell of ${String(members.length)} members serves: ${processes.join(", ")}`);
   const resource = await startGuardedResource();
   cleanups.unshift(() => resource.close());
   const worker = (name: string): Talker => {
@@ -82,26 +101,32 @@ async function story(): Promise<void> {
     cleanups.unshift(() => talker.end("SIGTERM", 2_000));
     return talker;
   };
-  const is = (event: string) => (line: { readonly event?: string }) => line.event === event;
+  return { members, endpoints, resource, worker };
+}
 
-  const first = worker("worker-17");
-  const session = await first.next("worker-17 has a session", is("session"), 15_000);
+async function takesTheLock({ members }: Stage, first: Talker): Promise<number> {
+  const session = await first.next("worker-17 has a session", is("session"), 30_000);
   const locked = await first.next("worker-17 holds the lock", is("locked"), 15_000);
-  const firstToken = Number(locked["token"]);
+  const token = Number(locked["token"]);
   step(
-    `worker-17 holds the lock report-42: fencing token ${String(firstToken)} (lease ${String(session["leaseId"])}, TTL ${String(TTL_MS / 1000)} s)`,
+    `worker-17 holds the lock report-42: fencing token ${String(token)} (lease ${String(session["leaseId"])}, TTL ${String(TTL_MS / 1000)} s)`,
   );
-
   first.tell({ do: "write", text: "written by worker-17" });
-  const firstWrite = await first.next("worker-17's write is stored", is("written"), 5_000);
-  observed(firstWrite["status"] === 200, "the resource takes worker-17's write");
-  step(`The protected resource takes worker-17's write with token ${String(firstToken)}`);
+  const written = await first.next("worker-17's write is stored", is("written"), 5_000);
+  observed(written["status"] === 200, "the resource takes worker-17's write");
+  step(`The protected resource takes worker-17's write with token ${String(token)}`);
 
-  const key = String(locked["key"]);
-  const seen = await readOverHttp(members, key);
-  observed(seen.token === String(firstToken), "the HTTP door shows the same token");
+  const seen = await readOverHttp(members, String(locked["key"]));
+  observed(seen.token === String(token), "the HTTP door shows the same token");
   step(`Any member shows it over HTTP: GET ${seen.url} -> Lockstep-Fencing-Token: ${seen.token}`);
+  return token;
+}
 
+async function theLeaderDies(
+  { members }: Stage,
+  first: Talker,
+  firstToken: number,
+): Promise<readonly DevMember[]> {
   const leader = await leaderOf(members);
   process.kill(leader.pid, "SIGKILL");
   step(`kill -9 of the leader (member ${String(leader.id)}, pid ${String(leader.pid)})`);
@@ -116,9 +141,13 @@ async function story(): Promise<void> {
   step(
     `Member ${String(next.id)} leads now; worker-17's session survived, its token is still ${String(firstToken)}`,
   );
+  return survivors;
+}
 
+async function thePausedOwnerIsFenced(stage: Stage, first: Talker, firstToken: number): Promise<void> {
+  const { resource, worker } = stage;
   const second = worker("worker-18");
-  await second.next("worker-18 has a session and waits", is("session"), 15_000);
+  await second.next("worker-18 has a session and waits", is("session"), 30_000);
   observed(!second.has(is("locked")), "worker-18 waits while worker-17 holds the lock");
   step("worker-18 wants the same lock and waits");
 
@@ -130,10 +159,9 @@ async function story(): Promise<void> {
   step(
     `worker-17's lease ended; worker-18 holds the lock: fencing token ${String(secondToken)} > ${String(firstToken)}`,
   );
-
   second.tell({ do: "write", text: "written by worker-18" });
-  const secondWrite = await second.next("worker-18's write is stored", is("written"), 5_000);
-  observed(secondWrite["status"] === 200, "the resource takes worker-18's write");
+  const written = await second.next("worker-18's write is stored", is("written"), 5_000);
+  observed(written["status"] === 200, "the resource takes worker-18's write");
   step(`The protected resource takes worker-18's write with token ${String(secondToken)}`);
 
   first.tell({ do: "write", text: "LATE write by worker-17" });
@@ -144,17 +172,17 @@ async function story(): Promise<void> {
   step(`worker-17 wakes and writes late: refused, "${String(late["answer"])}"`);
   await first.next("worker-17 learns that its session is over", is("session-lost"), 10_000);
   step("worker-17 learns that its session is over and stops acting as the owner");
+}
 
-  console.log("\nNo second owner ever wrote: every ownership carries a token that only grows.");
-  if (!flags.exit && process.stdout.isTTY) {
-    const http = survivors[0]?.http ?? members[0]?.http ?? "";
-    console.log(`\nThe cell keeps running (data in ${data}); Ctrl-C ends it. Three things to try:\n`);
-    console.log(`  curl -i -X PUT ${http}/v1/kv/locks/report-43 -H 'If-Version: 0' -d worker-19`);
-    console.log(`  npx lockstep status --admin-endpoints ${members.map((member) => member.admin).join(",")}`);
-    console.log(
-      `  npx lockstep lock nightly --endpoints ${endpoints} -- sh -c 'echo "token $LOCKSTEP_FENCING_TOKEN"'\n`,
-    );
-  }
+function thingsToTry({ members, endpoints }: Stage, survivors: readonly DevMember[]): void {
+  const http = survivors[0]?.http ?? "";
+  const admins = members.map((member) => member.admin).join(",");
+  console.log(`\nThe cell keeps running (data in ${data}); Ctrl-C ends it. Three things to try:\n`);
+  console.log(`  curl -i -X PUT ${http}/v1/kv/locks/report-43 -H 'If-Version: 0' -d worker-19`);
+  console.log(`  npx lockstep status --admin-endpoints ${admins}`);
+  console.log(
+    `  npx lockstep lock nightly --endpoints ${endpoints} -- sh -c 'echo "token $LOCKSTEP_FENCING_TOKEN"'\n`,
+  );
 }
 
 async function finish(code: number): Promise<never> {

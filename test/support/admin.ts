@@ -23,7 +23,7 @@ export class AdminApi {
 
   status(timeoutMs = 3_000): Promise<admin.StatusResponse> {
     return this.#call(
-      this.#client.status.bind(this.#client) as Unary<object, admin.StatusResponse>,
+      this.#client.status.bind(this.#client),
       {},
       timeoutMs,
     );
@@ -75,5 +75,5 @@ export class AdminApi {
 
 /** The stable code of a refused admin call. */
 export function adminCode(error: unknown): string {
-  return String((error as ServiceError).metadata?.get("lockstep-error-code")[0] ?? "");
+  return String((error as ServiceError).metadata.get("lockstep-error-code")[0] ?? "");
 }

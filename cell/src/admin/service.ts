@@ -201,8 +201,10 @@ async function addLearner(
 }
 
 function checkedAddresses(addresses: admin.Addresses | undefined): MemberAddresses {
-  const named = addresses ?? { client: "", http: "", peer: "", admin: "", ops: "" };
-  for (const [port, address] of Object.entries(named)) {
+  const named: admin.Addresses = addresses ?? { client: "", http: "", peer: "", admin: "", ops: "" };
+  const { client, http, peer, admin: adminAddress, ops } = named;
+  const listed = { client, http, peer, admin: adminAddress, ops };
+  for (const [port, address] of Object.entries(listed)) {
     if (!ADDRESS.test(address)) {
       throw new AdminError(
         "invalid-argument",
@@ -210,16 +212,14 @@ function checkedAddresses(addresses: admin.Addresses | undefined): MemberAddress
       );
     }
   }
-  const { client, http, peer, admin: adminAddress, ops } = named;
-  return { client, http, peer, admin: adminAddress, ops };
+  return listed;
 }
 
 async function streamState(
   replica: Replica,
   call: ServerWritableStream<admin.SnapshotRequest, admin.SnapshotChunk>,
 ): Promise<void> {
-  const view = replica.parts.state.store.view();
-  const source = createSnapshotSource(view);
+  const source = createSnapshotSource(replica.parts.state.store.view());
   let gone = false;
   call.on("cancelled", () => (gone = true));
   try {
@@ -235,7 +235,7 @@ async function streamState(
     }
     call.end();
   } finally {
-    view.close();
+    source.close();
   }
 }
 

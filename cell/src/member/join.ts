@@ -47,11 +47,11 @@ export async function joinCell(options: JoinOptions): Promise<Joined> {
       return toJoined(await addLearner(target, options));
     } catch (error) {
       const refusal = error as ServiceError;
-      const code = String(refusal.metadata?.get("lockstep-error-code")[0] ?? "");
+      const code = String(refusal.metadata.get("lockstep-error-code")[0] ?? "");
       if (["name-in-use", "invalid-argument", "wrong-cell", "too-many-members"].includes(code)) {
         throw new JoinRefused(refusal.details);
       }
-      const leader = refusal.metadata?.get("lockstep-leader-admin")[0];
+      const leader = refusal.metadata.get("lockstep-leader-admin")[0];
       if (leader !== undefined && String(leader) !== target) {
         hint = String(leader);
         continue;

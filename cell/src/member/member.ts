@@ -3,16 +3,18 @@ import { admin } from "@lockstep/proto";
 import { MembershipChanges } from "../admin/membership-changes.ts";
 import { createAdminService } from "../admin/service.ts";
 import { belongs, findMember, isVoter } from "../machine/membership.ts";
+import { FORMAT_VERSION_MAX } from "../machine/index.ts";
 import { createRaft } from "../raft/index.ts";
 import type { MemberId } from "../raft/types.ts";
 import { Compactor } from "../replica/compactor.ts";
 import { CellCoordinator } from "../replica/coordinator.ts";
-import type { Environment } from "../replica/environment.ts";
+import type { Environment, Measure } from "../replica/environment.ts";
 import { Leadership } from "../replica/leadership.ts";
 import { Replica } from "../replica/replica.ts";
 import { Snapshots } from "../replica/snapshots.ts";
 import { SpaceWatch } from "../replica/space.ts";
 import type { CellState } from "../replica/state.ts";
+import type { Generations } from "../store/index.ts";
 import { createSessionKeeper } from "../session/index.ts";
 import type { SessionKeeper } from "../session/types.ts";
 import { createTransport } from "../transport/index.ts";
@@ -41,7 +43,6 @@ export interface MemberEvents {
   readonly onRefused: (reason: string) => void;
 }
 
-const FORMAT_VERSION_MAX = 1;
 const CHECKPOINT_INTERVAL_MS = 5 * 60_000;
 const RETENTION_INTERVAL_MS = 10_000;
 const TRANSFER_WAIT_MS = 1_000;
@@ -57,7 +58,7 @@ export async function startMember(
     onFatal: (error) => environment.fatal(error),
     onSync: (durationMs) => metrics.fsyncSeconds.observe(durationMs / 1000),
   });
-  const core = await startCore(options, environment, folder, events);
+  const core = await startCore({ options, environment, folder, events, measure: metrics.measure() });
   const doors = await openDoors(options, environment, core, metrics);
   return {
     identity: folder.identity,
@@ -82,23 +83,17 @@ interface Core {
   close(): Promise<void>;
 }
 
-async function startCore(
-  options: MemberOptions,
-  environment: Environment,
-  folder: OpenedFolder,
-  events: MemberEvents,
-): Promise<Core> {
-  const { identity, state, wal, generations } = folder;
-  const self = identity.memberId;
-  const raft = createRaft(
-    {
-      id: self,
-      random: environment.random,
-      electionTimeoutTicks: options.electionTimeoutTicks,
-      heartbeatTicks: options.heartbeatTicks,
-    },
-    folder.initial,
-  );
+interface CoreParts {
+  readonly options: MemberOptions;
+  readonly environment: Environment;
+  readonly folder: OpenedFolder;
+  readonly events: MemberEvents;
+  readonly measure: Measure;
+}
+
+async function startCore(parts: CoreParts): Promise<Core> {
+  const { options, environment, folder } = parts;
+  const { identity, state } = folder;
   const hub = createHub(options, environment, state);
   const electionTimeoutMs = options.tickMs * options.electionTimeoutTicks;
   const sessions = createSessionKeeper({
@@ -107,31 +102,101 @@ async function startCore(
     expireBatchMax: 512,
     lateTickMs: electionTimeoutMs / 2,
   });
-  const disk = createNodeDisk();
-  const space = new SpaceWatch(disk, options.directory, options.reserveBytes);
+  const replica = await createReplica(parts, hub);
+  const snapshots = createSnapshots(replica, folder.generations);
+  const leadership = createLeadership({ options, replica, sessions, electionTimeoutMs });
+  const compactor = followCompaction(replica, parts.events);
+  // Requests that peers forward before the coordinator stands are left to their time-outs.
+  const late: { coordinator?: CellCoordinator } = {};
+  const transport = await createTransport({
+    identity: {
+      cellId: identity.cellId,
+      memberId: identity.memberId,
+      incarnation: identity.incarnation,
+    },
+    listen: parseAddress("peer", options.listen.peer),
+    handlers: peerHandlers({
+      identity,
+      replica,
+      snapshots,
+      events: parts.events,
+      forwarded: () => late.coordinator,
+    }),
+    log: (level, message, detail) => environment.log[level](message, detail),
+    random: environment.random,
+    now: () => environment.clock.monotonicMs(),
+  });
+  snapshots.connect(transport);
+  const coordinator = new CellCoordinator({
+    replica,
+    transport,
+    sessions,
+    leadership,
+    admission: options.admission,
+    watchesMax: options.watchesMax,
+    soon: queueMicrotask,
+  });
+  late.coordinator = coordinator;
+  replica.start({ transport, snapshots, leadership });
+  const stopTicking = environment.every(options.tickMs, () => environment.schedule(() => replica.tick()));
+  const changes = new MembershipChanges(replica);
+  return {
+    ...{ identity, replica, coordinator, changes, sessions, hub },
+    handOver: () => handOver(replica, changes, environment),
+    close: async () => {
+      stopTicking();
+      coordinator.close();
+      hub.close("the member is shutting down");
+      compactor.close();
+      replica.close();
+      await closeStorage(transport, replica, folder);
+    },
+  };
+}
+
+async function createReplica(
+  { options, environment, folder, measure }: CoreParts,
+  hub: WatchHub,
+): Promise<Replica> {
+  const { identity, state, wal, initial } = folder;
+  const raft = createRaft(
+    {
+      id: identity.memberId,
+      random: environment.random,
+      electionTimeoutTicks: options.electionTimeoutTicks,
+      heartbeatTicks: options.heartbeatTicks,
+    },
+    initial,
+  );
+  const space = new SpaceWatch(createNodeDisk(), options.directory, options.reserveBytes);
   await space.measure();
-  const replica = new Replica({
-    environment,
-    self,
+  return new Replica({
+    ...{ environment, raft, wal, state, hub, space, measure },
+    self: identity.memberId,
     timing: { tickMs: options.tickMs, electionTimeoutTicks: options.electionTimeoutTicks },
-    raft,
-    wal,
-    state,
-    hub,
-    space,
     formatVersionMax: FORMAT_VERSION_MAX,
     logKeepBytes: options.logKeepBytes,
   });
-  const snapshots = new Snapshots({
-    self,
-    environment,
-    raft,
-    state,
-    generations,
+}
+
+function createSnapshots(replica: Replica, generations: Generations): Snapshots {
+  const { self, environment, raft, state } = replica.parts;
+  return new Snapshots({
+    ...{ self, environment, raft, state, generations },
     announce: (from, term, snapshot) =>
       replica.receive([{ kind: "snapshot", from, to: self, term, snapshot }]),
     pump: () => replica.pump(),
   });
+}
+
+function createLeadership(parts: {
+  readonly options: MemberOptions;
+  readonly replica: Replica;
+  readonly sessions: SessionKeeper;
+  readonly electionTimeoutMs: number;
+}): Leadership {
+  const { options, replica, sessions, electionTimeoutMs } = parts;
+  const { environment, state } = replica.parts;
   const leadership = new Leadership({
     sessions,
     state,
@@ -147,53 +212,24 @@ async function startCore(
     retentionIntervalMs: RETENTION_INTERVAL_MS,
   });
   leadership.reload();
-  const compactor = new Compactor({ state, hub, after: environment.after, fatal: environment.fatal });
+  return leadership;
+}
+
+function followCompaction(replica: Replica, events: MemberEvents): Compactor {
+  const { state, hub, environment } = replica.parts;
+  const compactor = new Compactor({
+    state,
+    hub,
+    after: environment.after,
+    fatal: environment.fatal,
+  });
   replica.listen({
     applied: () => compactor.look(),
     configurationChanged: () => compactor.look(),
     removed: events.onRemoved,
   });
   compactor.look();
-
-  let coordinator: CellCoordinator | undefined;
-  const transport = await createTransport({
-    identity: { cellId: identity.cellId, memberId: self, incarnation: identity.incarnation },
-    listen: parseAddress("peer", options.listen.peer),
-    handlers: peerHandlers({ identity, replica, snapshots, events, forwarded: () => coordinator }),
-    log: (level, message, detail) => environment.log[level](message, detail),
-    random: environment.random,
-    now: () => environment.clock.monotonicMs(),
-  });
-  snapshots.connect(transport);
-  coordinator = new CellCoordinator({
-    replica,
-    transport,
-    sessions,
-    leadership,
-    admission: options.admission,
-    watchesMax: options.watchesMax,
-    soon: queueMicrotask,
-  });
-  replica.start({ transport, snapshots, leadership });
-  const stopTicking = environment.every(options.tickMs, () => environment.schedule(() => replica.tick()));
-  const changes = new MembershipChanges(replica);
-  return {
-    identity,
-    replica,
-    coordinator,
-    changes,
-    sessions,
-    hub,
-    handOver: () => handOver(replica, changes, environment),
-    close: async () => {
-      stopTicking();
-      coordinator.close();
-      hub.close("the member is shutting down");
-      compactor.close();
-      replica.close();
-      await closeStorage(transport, replica, folder);
-    },
-  };
+  return compactor;
 }
 
 async function closeStorage(transport: Transport, replica: Replica, folder: OpenedFolder): Promise<void> {

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from "prom-client";
 import { monitorEventLoopDelay } from "node:perf_hooks";
+import type { Measure } from "../replica/environment.ts";
 import type { Replica } from "../replica/replica.ts";
 
 /** Seconds. */
@@ -64,22 +65,60 @@ export class MemberMetrics {
     this.#eventLoop.enable();
   }
 
-  /** Registers what is read from the running member. */
+  /** What the replica tells on its way. */
+  measure(): Measure {
+    return {
+      proposal: (durationMs) => this.proposalSeconds.observe(durationMs / 1000),
+      read: (durationMs) => this.readSeconds.observe(durationMs / 1000),
+      apply: (durationMs) => this.applySeconds.observe(durationMs / 1000),
+      renewed: (leases) => this.renewals.inc(leases),
+    };
+  }
+
+  /** Registers what is read from the running member, and what it tells as it happens. */
   observe(sources: MetricsSources): void {
     const { replica } = sources;
+    replica.listen({
+      leaderChanged: (leader) => {
+        if (leader !== undefined) this.leaderChanges.inc();
+      },
+      applied: ({ leaseChanges }) => {
+        for (const change of leaseChanges) {
+          if (change.kind === "ended" && change.cause === "lease-expired") this.expirations.inc();
+        }
+      },
+    });
+    this.#observeReplica(replica);
+    const gauge = this.#gauge.bind(this);
+    gauge("lockstep_leases", "Leases of the cell.", sources.leases);
+    gauge("lockstep_watches", "Watches served by this member.", sources.watches);
+    gauge(
+      "lockstep_watch_slow_consumer_cuts_total",
+      "Watches cut because they did not drain.",
+      sources.slowConsumerCuts,
+    );
+    gauge(
+      "lockstep_event_loop_delay_p99_seconds",
+      "Event-loop delay since the last scrape, 99th percentile.",
+      () => {
+        const seconds = this.#eventLoop.percentile(99) / 1e9;
+        return Number.isFinite(seconds) ? seconds : 0;
+      },
+    );
+    gauge("lockstep_event_loop_delay_max_seconds", "Event-loop delay since the last scrape, maximum.", () => {
+      const seconds = this.#eventLoop.max / 1e9;
+      this.#eventLoop.reset();
+      return seconds;
+    });
+  }
+
+  #observeReplica(replica: Replica): void {
     const { raft, state, wal, space } = replica.parts;
-    const gauge = (name: string, help: string, read: () => number): void => {
-      const metric: Gauge = new Gauge({
-        name,
-        help,
-        registers: [this.registry],
-        collect: (): void => metric.set(read()),
-      });
-    };
+    const gauge = this.#gauge.bind(this);
     gauge("lockstep_raft_term", "The term.", () => raft.term);
-    gauge("lockstep_raft_is_leader", "1 while this member leads.", () => (replica.isLeader ? 1 : 0));
+    gauge("lockstep_raft_is_leader", "1 while this member leads.", () => Number(replica.isLeader));
     gauge("lockstep_raft_has_leader", "1 while this member knows a leader.", () =>
-      replica.leaderId === 0 ? 0 : 1,
+      Number(replica.leaderId !== 0),
     );
     gauge("lockstep_raft_commit_index", "The commit index.", () => raft.commit);
     gauge("lockstep_raft_applied_index", "The applied index.", () => state.appliedIndex);
@@ -98,13 +137,6 @@ export class MemberMetrics {
       () => replica.proposals.pending,
     );
     gauge("lockstep_reads_pending", "Linearizable reads not answered.", () => replica.reads.pending);
-    gauge("lockstep_leases", "Leases of the cell.", sources.leases);
-    gauge("lockstep_watches", "Watches served by this member.", sources.watches);
-    gauge(
-      "lockstep_watch_slow_consumer_cuts_total",
-      "Watches cut because they did not drain.",
-      sources.slowConsumerCuts,
-    );
     gauge("lockstep_database_bytes", "Bytes of the store on disk.", () => state.store.statistics().bytes);
     gauge(
       "lockstep_history_bytes",
@@ -115,18 +147,14 @@ export class MemberMetrics {
     gauge("lockstep_free_bytes", "Free bytes of the data volume.", () =>
       Number.isFinite(space.freeBytes) ? space.freeBytes : -1,
     );
-    gauge(
-      "lockstep_event_loop_delay_p99_seconds",
-      "Event-loop delay since the last scrape, 99th percentile.",
-      () => {
-        const seconds = this.#eventLoop.percentile(99) / 1e9;
-        return Number.isFinite(seconds) ? seconds : 0;
-      },
-    );
-    gauge("lockstep_event_loop_delay_max_seconds", "Event-loop delay since the last scrape, maximum.", () => {
-      const seconds = this.#eventLoop.max / 1e9;
-      this.#eventLoop.reset();
-      return seconds;
+  }
+
+  #gauge(name: string, help: string, read: () => number): void {
+    const metric: Gauge = new Gauge({
+      name,
+      help,
+      registers: [this.registry],
+      collect: (): void => metric.set(read()),
     });
   }
 

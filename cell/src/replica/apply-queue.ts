@@ -15,6 +15,9 @@ export interface ApplyQueueOptions {
   /** After everything of a slice is published. */
   readonly onSlice: (last: Entry) => void;
   readonly schedule: (task: () => void) => void;
+  /** Monotonic milliseconds. */
+  readonly now: () => number;
+  readonly measure: (durationMs: number) => void;
   readonly fatal: (error: Error) => void;
 }
 
@@ -77,8 +80,10 @@ export class ApplyQueue {
         this.#applyConfiguration(first);
         this.#options.onSlice(first);
       } else {
+        const started = this.#options.now();
         const entries = this.#take();
         this.#options.onApplied(entries, this.#options.state.apply(entries));
+        this.#options.measure(this.#options.now() - started);
         this.#options.onSlice(entries[entries.length - 1] ?? first);
       }
     } catch (error) {

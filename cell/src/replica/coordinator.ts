@@ -53,6 +53,8 @@ export interface CoordinatorOptions {
 
 const DEADLINE_MS_DEFAULT = 10_000;
 const DEADLINE_MS_MAX = 10 * 60_000;
+/** One in this many commands and reads is timed: measuring each would cost more than it tells. */
+const SAMPLE_EVERY = 16;
 /** Calls that wait for a leader. */
 const PARKED_MAX = 10_000;
 
@@ -114,6 +116,7 @@ export class CellCoordinator implements Coordinator {
   readonly #leaseEndListeners = new Set<(end: LeaseEnd) => void>();
   readonly #leaderListeners = new Set<(leader: LeaderHint | undefined) => void>();
   #closed = false;
+  #sample = 0;
 
   constructor(options: CoordinatorOptions) {
     this.#options = options;
@@ -132,7 +135,8 @@ export class CellCoordinator implements Coordinator {
     });
   }
 
-  mutate(mutation: Mutation, deliver: Deliver<MutationOutcome>): void {
+  mutate(mutation: Mutation, whole: Deliver<MutationOutcome>): void {
+    const deliver = this.#sampled(whole, this.#options.replica.parts.measure.proposal);
     this.#route(new MutationCall(this, mutation, this.#deadline(mutation.deadlineMs), deliver));
   }
 
@@ -159,7 +163,7 @@ export class CellCoordinator implements Coordinator {
     }
     const refused = admitRead({ readsPending: replica.reads.pending }, this.#options.admission);
     if (refused !== undefined) return failLater(refused);
-    replica.read({ serve, fail, deadlineMs });
+    replica.read({ serve: this.#sampled(serve, replica.parts.measure.read), fail, deadlineMs });
   }
 
   renew(renewal: Renewal, deliver: Deliver<RenewalOutcome>): void {
@@ -265,6 +269,21 @@ export class CellCoordinator implements Coordinator {
     for (const waiter of waiters) waiter.fail(failures.shuttingDown("not-applied"));
   }
 
+  /** Times one in {@link SAMPLE_EVERY} deliveries. */
+  #sampled<T extends unknown[]>(
+    deliver: (...args: T) => void,
+    measure: (durationMs: number) => void,
+  ): (...args: T) => void {
+    this.#sample += 1;
+    if (this.#sample % SAMPLE_EVERY !== 0) return deliver;
+    const { clock } = this.#options.replica.parts.environment;
+    const started = clock.monotonicMs();
+    return (...args) => {
+      measure(clock.monotonicMs() - started);
+      deliver(...args);
+    };
+  }
+
   #deadline(deadlineMs: number | undefined): number {
     const bounded = Math.min(deadlineMs ?? DEADLINE_MS_DEFAULT, DEADLINE_MS_MAX);
     return this.#options.replica.parts.environment.clock.monotonicMs() + bounded;
@@ -367,6 +386,7 @@ export class CellCoordinator implements Coordinator {
     let returned = false;
     const request = { namespaceId: namespace.id, leaseIds: renewal.leaseIds };
     sessions.renew(request, nowMs, (answer) => {
+      if (answer !== undefined) replica.parts.measure.renewed(answer.remainingMs.length);
       const outcome: RenewalOutcome =
         answer === undefined
           ? { ok: false, failure: failures.noLeader() }

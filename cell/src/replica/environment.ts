@@ -30,3 +30,14 @@ export interface Log {
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
 }
+
+/** Where the replica tells how long things took. Called on hot paths: must be cheap. */
+export interface Measure {
+  /** A sample of commands, from arrival to outcome. */
+  readonly proposal: (durationMs: number) => void;
+  /** A sample of linearizable reads. */
+  readonly read: (durationMs: number) => void;
+  /** Every slice of applied entries. */
+  readonly apply: (durationMs: number) => void;
+  readonly renewed: (leases: number) => void;
+}

@@ -77,7 +77,7 @@ export function encodeMutationAnswer(outcome: MutationOutcome): Uint8Array {
 export function decodeMutationAnswer(body: Uint8Array): MutationOutcome {
   const outcome = decodeOutcome(body);
   if (outcome.ok && outcome.result === undefined) throw new TypeError("a forwarded mutation has a result");
-  return outcome as MutationOutcome;
+  return outcome;
 }
 
 export function encodeRenewalAnswer(outcome: RenewalOutcome): Uint8Array {

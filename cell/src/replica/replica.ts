@@ -22,7 +22,7 @@ import type { WatchHub } from "../watch/types.ts";
 import { AppendLane } from "./append-lane.ts";
 import { ApplyQueue } from "./apply-queue.ts";
 import { DivergenceDetector } from "./divergence.ts";
-import type { Environment } from "./environment.ts";
+import type { Environment, Measure } from "./environment.ts";
 import type { Leadership } from "./leadership.ts";
 import { LogKeeper } from "./log-keeper.ts";
 import { Proposals } from "./proposals.ts";
@@ -49,6 +49,7 @@ export interface ReplicaParts {
   readonly space: SpaceWatch;
   readonly formatVersionMax: number;
   readonly logKeepBytes: number;
+  readonly measure: Measure;
 }
 
 /** Parts that need the replica to exist first. */
@@ -94,7 +95,6 @@ export class Replica {
   readonly #tickTimes = new Float64Array(TICKS_REMEMBERED).fill(Number.NEGATIVE_INFINITY);
   #connections: ReplicaConnections | undefined;
   #pumping = false;
-  #pumpAgain = false;
   #closed = false;
   #lastTickMs: number;
   #nextSecondMs = 0;
@@ -156,6 +156,8 @@ export class Replica {
       onApplied: (entries, applied) => this.#publish(entries, applied),
       onConfiguration: (entry, outcome) => this.#configurationApplied(entry, outcome),
       onSlice: (last) => this.#sliceApplied(last),
+      now: () => environment.clock.monotonicMs(),
+      measure: (durationMs) => parts.measure.apply(durationMs),
       schedule: environment.schedule,
       fatal,
     });
@@ -329,16 +331,11 @@ export class Replica {
 
   pump(): void {
     if (this.#closed) return;
-    if (this.#pumping) {
-      this.#pumpAgain = true;
-      return;
-    }
+    // What a nested call would carry out, the loop below finds by itself.
+    if (this.#pumping) return;
     this.#pumping = true;
     this.#guard(() => {
-      do {
-        this.#pumpAgain = false;
-        while (this.parts.raft.hasReady()) this.#carryOut(this.parts.raft.ready());
-      } while (this.#pumpAgain);
+      while (this.parts.raft.hasReady()) this.#carryOut(this.parts.raft.ready());
     });
     this.#pumping = false;
     this.#observeLeadership();

@@ -39,6 +39,8 @@ export class Snapshots {
   readonly #sending = new Map<MemberId, LogIndex>();
   #receiving: StateReceiver | undefined;
   #staged: Staged | undefined;
+  /** From the core's decision until the old store is gone: no other state is taken in meanwhile. */
+  #adopting = false;
   #counter = 0;
 
   constructor(options: SnapshotsOptions) {
@@ -100,7 +102,7 @@ export class Snapshots {
     const header = decodeHeader(offer.header);
     if (header === undefined || header.snapshot.index <= this.#options.state.appliedIndex) return undefined;
     if (this.#receiving?.offerId === offer.id && !this.#receiving.failed) return this.#receiving;
-    if (this.#staged !== undefined) return undefined;
+    if (this.#staged !== undefined || this.#adopting) return undefined;
     const previous = this.#receiving;
     const receiver = new StateReceiver(offer.id, this.#begin(previous), () => this.#complete(from, header));
     this.#receiving = receiver;
@@ -123,13 +125,20 @@ export class Snapshots {
     );
     this.#staged = undefined;
     this.#receiving = undefined;
+    this.#adopting = true;
     try {
       await staged.generation.commit(encodeHeader(snapshot.term, snapshot), swap);
     } catch (error) {
       staged.settle.reject(error instanceof Error ? error : new Error(String(error)));
       throw error;
+    } finally {
+      this.#adopting = false;
     }
     staged.settle.resolve();
+  }
+
+  #isStaged(offerId: string): boolean {
+    return this.#staged?.offerId === offerId;
   }
 
   async #begin(previous: StateReceiver | undefined): Promise<PendingGeneration> {
@@ -161,7 +170,7 @@ export class Snapshots {
           this.#staged = { offerId: receiver.offerId, snapshot: header.snapshot, generation, settle };
           const before = raft.commit;
           this.#options.announce(from, header.term, header.snapshot);
-          if (this.#staged?.offerId === receiver.offerId) {
+          if (this.#isStaged(receiver.offerId)) {
             // Not taken: this member is further than the state, or the sender was deposed.
             this.#staged = undefined;
             this.#receiving = undefined;
