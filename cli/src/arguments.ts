@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "commander";
+import { LEASE_PREFIX } from "./json.ts";
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
 
@@ -20,14 +21,13 @@ export function parseCount(text: string): number {
   return value;
 }
 
-/** A lease id: a positive decimal int63. */
+/** A lease id, `lease_81` or `81`. @returns the decimal int63 */
 export function parseLeaseId(text: string): string {
-  if (!/^[1-9]\d{0,18}$/.test(text) || BigInt(text) > 0x7fff_ffff_ffff_ffffn) {
-    throw new InvalidArgumentError(
-      "give a lease id: a positive decimal number, as `lockstep lease list` shows.",
-    );
+  const digits = text.startsWith(LEASE_PREFIX) ? text.slice(LEASE_PREFIX.length) : text;
+  if (!/^[1-9]\d{0,18}$/.test(digits) || BigInt(digits) > 0x7fff_ffff_ffff_ffffn) {
+    throw new InvalidArgumentError("give a lease id such as lease_81, as `lockstep lease list` shows.");
   }
-  return text;
+  return digits;
 }
 
 /** `host:port[,host:port...]` */

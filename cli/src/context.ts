@@ -11,7 +11,7 @@ export interface GlobalOptions {
   readonly namespace: string;
   readonly output: OutputFormat;
   /** Milliseconds for one call. */
-  readonly timeout: number;
+  readonly callTimeout: number;
   readonly caCert?: string;
   readonly cert?: string;
   readonly key?: string;
@@ -29,13 +29,13 @@ export class Context {
 
   /** Connects, runs `use`, and closes whatever happens. */
   async withClient<T>(use: (client: Client) => Promise<T>): Promise<T> {
-    const { endpoints, namespace, timeout } = this.options;
+    const { endpoints, namespace, callTimeout } = this.options;
     const tls = readTls(this.options);
     const client = await connect({
       endpoints,
       namespace,
-      deadlineMs: timeout,
-      connectTimeoutMs: timeout,
+      deadlineMs: callTimeout,
+      connectTimeoutMs: callTimeout,
       ...(tls === undefined ? {} : { tls }),
     });
     try {
@@ -46,8 +46,8 @@ export class Context {
   }
 
   async withAdmin<T>(use: (admin: AdminClient) => Promise<T>): Promise<T> {
-    const { adminEndpoints, timeout } = this.options;
-    const client = new AdminClient(adminEndpoints, { tls: readTls(this.options), timeoutMs: timeout });
+    const { adminEndpoints, callTimeout } = this.options;
+    const client = new AdminClient(adminEndpoints, { tls: readTls(this.options), timeoutMs: callTimeout });
     try {
       return await use(client);
     } finally {

@@ -1,5 +1,6 @@
 import Table from "cli-table3";
-import type { KeyValue } from "@lockstep/client";
+import { NO_LEASE_ID, type KeyValue } from "@lockstep/client";
+import { leaseText } from "./json.ts";
 import type { Terminal } from "./terminal.ts";
 
 export type OutputFormat = "table" | "json";
@@ -58,22 +59,6 @@ export function utf8(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** Bytes as JSON: a string when they are UTF-8, else `{"base64": ...}`. */
-export function jsonBytes(bytes: Uint8Array): string | { readonly base64: string } {
-  return utf8(bytes) ?? { base64: Buffer.from(bytes).toString("base64") };
-}
-
-export function jsonKeyValue(kv: KeyValue): Record<string, unknown> {
-  return {
-    key: jsonBytes(kv.key),
-    value: jsonBytes(kv.value),
-    createRevision: kv.createRevision,
-    modRevision: kv.modRevision,
-    version: kv.version,
-    ...(kv.leaseId === "0" ? {} : { leaseId: kv.leaseId }),
-  };
-}
-
 export const KEY_VALUE_HEAD: readonly string[] = ["KEY", "VALUE", "VERSION", "CREATED", "MODIFIED", "LEASE"];
 
 export function keyValueRow(kv: KeyValue): string[] {
@@ -83,7 +68,7 @@ export function keyValueRow(kv: KeyValue): string[] {
     String(kv.version),
     String(kv.createRevision),
     String(kv.modRevision),
-    kv.leaseId === "0" ? "-" : kv.leaseId,
+    kv.leaseId === NO_LEASE_ID ? "-" : leaseText(kv.leaseId),
   ];
 }
 

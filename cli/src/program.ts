@@ -122,7 +122,7 @@ function addKeyCommands({ program, run }: Registrar): void {
     .command("txn")
     .summary("run a transaction from standard input")
     .description(
-      'Runs a transaction given as JSON on standard input, in the shape of POST /v1/txn:\n{"compares": [{"key", "version" | "createRevision" | "modRevision" | "lease" | "value", "operator"}],\n "success": [{"put": {"key", "value", "leaseId"?}}, {"delete": {"key"}}, {"get": {"key"}}], "failure": [...]}\nExit code 6 when a compare did not hold.',
+      'Runs a transaction given as JSON on standard input, in the shape of POST /v1/txn:\n{"compares": [{"key", "version" | "createRevision" | "modRevision" | "lease" | "value", "operator"}],\n "success": [{"put": {"key", "value", "lease"?}}, {"delete": {"key"}}, {"get": {"key"}}], "failure": [...]}\nExit code 6 when a compare did not hold.',
     )
     .action(run<[unknown]>((context) => kv.txn(context)));
   rangeFlags(program.command("watch").summary("print changes as they happen").argument("<key>"))

@@ -9,7 +9,7 @@ export { Lock, lockKey, lockState, tokenToString } from "./lock.ts";
 export type { LockOptions, LockState } from "./lock.ts";
 export { Watch } from "./watch.ts";
 export type { WatchOptions } from "./watch.ts";
-export { KeyValue } from "./types.ts";
+export { KeyValue, NO_LEASE_ID } from "./types.ts";
 export type {
   CallOptions,
   Cause,

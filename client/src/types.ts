@@ -3,6 +3,8 @@ import type { Bytes } from "./bytes.ts";
 /** Id of a lease: a positive int63 as a decimal string. `"0"`: none. */
 export type LeaseId = string;
 
+export const NO_LEASE_ID: LeaseId = "0";
+
 /** Bounds one call. */
 export interface CallOptions {
   /** Give up after this long; default: the client's `deadlineMs` (10 s). The error then tells the outcome. */

@@ -1,15 +1,9 @@
-import {
-  prefixEnd,
-  type Compare,
-  type CompareOperator,
-  type RangeInput,
-  type Txn,
-  type TxnResult,
-  type TxnStep,
-} from "@lockstep/client";
+import type { RangeInput, TxnResult } from "@lockstep/client";
 import type { Context } from "../context.ts";
 import { EXIT, usageError } from "../exit-codes.ts";
-import { formatTable, jsonBytes, jsonKeyValue, KEY_VALUE_HEAD, keyValueRow, print } from "../output.ts";
+import { keyValueJson, stepJson, txnJson } from "../json.ts";
+import { formatTable, KEY_VALUE_HEAD, keyValueRow, print } from "../output.ts";
+import { parseTxn } from "../txn-json.ts";
 
 export interface RangeFlags {
   readonly prefix?: boolean;
@@ -61,10 +55,10 @@ export async function get(context: Context, key: string, flags: GetFlags): Promi
   } else {
     print(terminal, options.output, {
       json: {
-        revision: result.revision,
-        kvs: result.kvs.map(jsonKeyValue),
+        items: result.kvs.map(keyValueJson),
         count: result.count,
         more: result.more,
+        revision: result.revision,
       },
       text: () => (result.kvs.length === 0 ? "" : formatTable(KEY_VALUE_HEAD, result.kvs.map(keyValueRow))),
     });
@@ -102,13 +96,7 @@ export async function put(
     }),
   );
   print(context.terminal, context.options.output, {
-    json: {
-      revision: result.revision,
-      key: jsonBytes(result.key),
-      createRevision: result.createRevision,
-      version: result.version,
-      ...(result.previous === undefined ? {} : { previous: jsonKeyValue(result.previous) }),
-    },
+    json: stepJson(result)["put"],
     text: () => {
       const stored = flags.sequential === true ? `${result.key.toString("utf8")} ` : "";
       const line = `${stored}revision ${String(result.revision)}, version ${String(result.version)}\n`;
@@ -130,11 +118,7 @@ export async function del(
     client.delete(range, { returnPrevious: flags.previous ?? false }),
   );
   print(context.terminal, context.options.output, {
-    json: {
-      revision: result.revision,
-      deleted: result.deleted,
-      ...(flags.previous === true ? { previous: result.previous.map(jsonKeyValue) } : {}),
-    },
+    json: stepJson(result)["delete"],
     text: () =>
       `${String(result.deleted)} deleted, revision ${String(result.revision)}\n` +
       (result.previous.length === 0 ? "" : formatTable(KEY_VALUE_HEAD, result.previous.map(keyValueRow))),
@@ -146,52 +130,10 @@ export async function txn(context: Context): Promise<number> {
   const request = parseTxn(await context.terminal.readInput());
   const result = await context.withClient((client) => client.txn(request));
   print(context.terminal, context.options.output, {
-    json: jsonTxn(result),
+    json: txnJson(result),
     text: () => txnText(result),
   });
   return result.succeeded ? EXIT.ok : EXIT.compareFailed;
-}
-
-function jsonTxn(result: TxnResult): unknown {
-  return {
-    succeeded: result.succeeded,
-    revision: result.revision,
-    responses: result.responses.map((response) => {
-      switch (response.kind) {
-        case "put":
-          return {
-            put: {
-              revision: response.revision,
-              key: jsonBytes(response.key),
-              createRevision: response.createRevision,
-              version: response.version,
-              ...(response.previous === undefined ? {} : { previous: jsonKeyValue(response.previous) }),
-            },
-          };
-        case "delete":
-          return {
-            delete: {
-              revision: response.revision,
-              deleted: response.deleted,
-              previous: response.previous.map(jsonKeyValue),
-            },
-          };
-        case "range":
-          return {
-            get: {
-              revision: response.revision,
-              kvs: response.kvs.map(jsonKeyValue),
-              count: response.count,
-              more: response.more,
-            },
-          };
-      }
-    }),
-    failures: result.failures.map(({ index, actual }) => ({
-      index,
-      ...(actual === undefined ? {} : { actual: jsonKeyValue(actual) }),
-    })),
-  };
 }
 
 function txnText(result: TxnResult): string {
@@ -213,159 +155,4 @@ function txnText(result: TxnResult): string {
     else lines.push(formatTable(KEY_VALUE_HEAD, response.kvs.map(keyValueRow)));
   }
   return lines.join("");
-}
-
-// ---- the transaction's JSON: that of POST /v1/txn ----
-
-type Json = Readonly<Record<string, unknown>>;
-
-const OPERATORS: readonly string[] = ["=", "!=", "<", ">"];
-
-function isObject(value: unknown): value is Json {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** @throws CliError with the place of what is wrong */
-export function parseTxn(text: string): Txn {
-  let json: unknown;
-  try {
-    json = JSON.parse(text);
-  } catch (error) {
-    throw usageError(`standard input is not JSON: ${error instanceof Error ? error.message : ""}`, TXN_HINT);
-  }
-  if (!isObject(json)) throw usageError("a transaction is a JSON object", TXN_HINT);
-  refuseUnknown(json, ["compares", "success", "failure"], "the transaction");
-  return {
-    compares: list(json, "compares").map((item, index) => parseCompare(item, `compares[${String(index)}]`)),
-    success: list(json, "success").map((item, index) => parseStep(item, `success[${String(index)}]`)),
-    failure: list(json, "failure").map((item, index) => parseStep(item, `failure[${String(index)}]`)),
-  };
-}
-
-const TXN_HINT =
-  'For example {"compares":[{"key":"a","version":0}],"success":[{"put":{"key":"a","value":"1"}}],"failure":[{"get":{"key":"a"}}]}';
-
-function list(json: Json, name: string): readonly Json[] {
-  const value = json[name] ?? [];
-  if (!Array.isArray(value) || !value.every(isObject))
-    throw usageError(`${name} is a list of objects`, TXN_HINT);
-  return value;
-}
-
-function refuseUnknown(json: Json, known: readonly string[], where: string): void {
-  const unknown = Object.keys(json).find((name) => !known.includes(name));
-  if (unknown !== undefined) {
-    throw usageError(`${where} has an unknown field "${unknown}"; it may have ${known.join(", ")}`);
-  }
-}
-
-/** A string, or bytes as `{"base64": ...}`. */
-function bytes(json: Json, name: string, where: string): string | Buffer {
-  const value = json[name];
-  if (typeof value === "string") return value;
-  if (isObject(value) && typeof value["base64"] === "string") return Buffer.from(value["base64"], "base64");
-  throw usageError(`${where}.${name} is a string, or {"base64": "..."}`);
-}
-
-function number(json: Json, name: string, where: string): number {
-  const value = json[name];
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) {
-    throw usageError(`${where}.${name} is a whole number`);
-  }
-  return value;
-}
-
-function flag(json: Json, name: string, where: string): boolean {
-  const value = json[name] ?? false;
-  if (typeof value !== "boolean") throw usageError(`${where}.${name} is true or false`);
-  return value;
-}
-
-function lease(json: Json, name: string, where: string): string {
-  const value = json[name];
-  if (typeof value !== "string" || !/^\d{1,19}$/.test(value)) {
-    throw usageError(`${where}.${name} is a lease id: a string of decimal digits`);
-  }
-  return value;
-}
-
-function parseCompare(json: Json, where: string): Compare {
-  refuseUnknown(
-    json,
-    ["key", "operator", "version", "createRevision", "modRevision", "lease", "value"],
-    where,
-  );
-  const operator = json["operator"] ?? "=";
-  if (typeof operator !== "string" || !OPERATORS.includes(operator)) {
-    throw usageError(`${where}.operator is one of ${OPERATORS.join(" ")}`);
-  }
-  const operands = ["version", "createRevision", "modRevision", "lease", "value"].filter(
-    (name) => name in json,
-  );
-  const [operand] = operands;
-  if (operands.length !== 1 || operand === undefined) {
-    throw usageError(`${where} needs exactly one of version, createRevision, modRevision, lease and value`);
-  }
-  const base = { key: bytes(json, "key", where), operator: operator as CompareOperator };
-  switch (operand) {
-    case "version":
-      return { ...base, version: number(json, operand, where) };
-    case "createRevision":
-      return { ...base, createRevision: number(json, operand, where) };
-    case "modRevision":
-      return { ...base, modRevision: number(json, operand, where) };
-    case "lease":
-      return { ...base, leaseId: lease(json, operand, where) };
-    default:
-      return { ...base, value: bytes(json, "value", where) };
-  }
-}
-
-function parseStep(json: Json, where: string): TxnStep {
-  const [kind, ...others] = Object.keys(json);
-  const body = kind === undefined ? undefined : json[kind];
-  if (kind === undefined || others.length > 0 || !isObject(body)) {
-    throw usageError(`${where} is {"put": {...}}, {"delete": {...}} or {"get": {...}}`);
-  }
-  const at = `${where}.${kind}`;
-  switch (kind) {
-    case "put":
-      refuseUnknown(body, ["key", "value", "leaseId", "sequential", "returnPrevious"], at);
-      return {
-        put: {
-          key: bytes(body, "key", at),
-          value: bytes(body, "value", at),
-          ...("leaseId" in body ? { leaseId: lease(body, "leaseId", at) } : {}),
-          sequential: flag(body, "sequential", at),
-          returnPrevious: flag(body, "returnPrevious", at),
-        },
-      };
-    case "delete":
-      refuseUnknown(body, ["key", "rangeEnd", "prefix", "returnPrevious"], at);
-      return { delete: { ...stepRange(body, at), returnPrevious: flag(body, "returnPrevious", at) } };
-    case "get":
-      refuseUnknown(
-        body,
-        ["key", "rangeEnd", "prefix", "limit", "keysOnly", "countOnly", "reverse", "revision"],
-        at,
-      );
-      return {
-        get: {
-          ...stepRange(body, at),
-          ...("limit" in body ? { limit: number(body, "limit", at) } : {}),
-          ...("revision" in body ? { revision: number(body, "revision", at) } : {}),
-          keysOnly: flag(body, "keysOnly", at),
-          countOnly: flag(body, "countOnly", at),
-          reverse: flag(body, "reverse", at),
-        },
-      };
-    default:
-      throw usageError(`${where} is {"put": {...}}, {"delete": {...}} or {"get": {...}}`);
-  }
-}
-
-function stepRange(body: Json, where: string): { key: string | Buffer; rangeEnd?: string | Buffer } {
-  const key = bytes(body, "key", where);
-  if (flag(body, "prefix", where)) return { key, rangeEnd: prefixEnd(Buffer.from(key)) };
-  return "rangeEnd" in body ? { key, rangeEnd: bytes(body, "rangeEnd", where) } : { key };
 }

@@ -1,6 +1,7 @@
 import type { LeaseSummary } from "@lockstep/client";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../exit-codes.ts";
+import { leaseText } from "../json.ts";
 import { durationText, formatTable, print } from "../output.ts";
 
 const PAGE = 1_000;
@@ -18,8 +19,8 @@ export async function grant(
     }),
   );
   print(context.terminal, context.options.output, {
-    json: { leaseId: granted.leaseId, ttlMs: granted.ttlMs, revision: granted.revision },
-    text: () => `${granted.leaseId}\n`,
+    json: { leaseId: leaseText(granted.leaseId), ttlMs: granted.ttlMs, revision: granted.revision },
+    text: () => `${leaseText(granted.leaseId)}\n`,
   });
   if (granted.ttlMs !== ttlMs) context.terminal.err(`The cell granted ${durationText(granted.ttlMs)}.\n`);
   return EXIT.ok;
@@ -41,8 +42,8 @@ export async function keepAlive(
         const [left = 0] = remainingMs;
         if (left <= 0) throw noSuchLease(leaseId);
         print(terminal, context.options.output, {
-          json: { leaseId, remainingMs: left },
-          text: () => `lease ${leaseId} renewed, ${durationText(left)} left\n`,
+          json: { leaseId: leaseText(leaseId), remainingMs: left },
+          text: () => `${leaseText(leaseId)} renewed, ${durationText(left)} left\n`,
         });
         if (flags.once === true) return EXIT.ok;
         await waitOrStop(context, left / 3, stop.signal);
@@ -64,8 +65,8 @@ async function waitOrStop(context: Context, ms: number, signal: AbortSignal): Pr
 export async function revoke(context: Context, leaseId: string): Promise<number> {
   const result = await context.withClient((client) => client.leaseRevoke(leaseId));
   print(context.terminal, context.options.output, {
-    json: { leaseId, revision: result.revision, deleted: result.deleted },
-    text: () => `lease ${leaseId} revoked, ${String(result.deleted)} keys deleted\n`,
+    json: { leaseId: leaseText(leaseId), revision: result.revision, deleted: result.deleted },
+    text: () => `${leaseText(leaseId)} revoked, ${String(result.deleted)} keys deleted\n`,
   });
   return EXIT.ok;
 }
@@ -75,13 +76,19 @@ export async function show(context: Context, leaseId: string): Promise<number> {
   if (lease.remainingMs < 0) throw noSuchLease(leaseId);
   const keys = lease.keys.map((key) => key.toString("utf8"));
   print(context.terminal, context.options.output, {
-    json: { leaseId, remainingMs: lease.remainingMs, ttlMs: lease.ttlMs, owner: lease.owner, keys },
+    json: {
+      leaseId: leaseText(leaseId),
+      remainingMs: lease.remainingMs,
+      ttlMs: lease.ttlMs,
+      owner: lease.owner,
+      keys,
+    },
     text: () =>
       formatTable(
         ["LEASE", "LEFT", "TTL", "OWNER", "KEYS"],
         [
           [
-            leaseId,
+            leaseText(leaseId),
             durationText(lease.remainingMs),
             durationText(lease.ttlMs),
             lease.owner === "" ? "-" : lease.owner,
@@ -105,12 +112,12 @@ export async function list(context: Context): Promise<number> {
     }
   });
   print(context.terminal, context.options.output, {
-    json: { leases },
+    json: { leases: leases.map((lease) => ({ ...lease, leaseId: leaseText(lease.leaseId) })) },
     text: () =>
       formatTable(
         ["LEASE", "TTL", "OWNER"],
         leases.map((lease) => [
-          lease.leaseId,
+          leaseText(lease.leaseId),
           durationText(lease.ttlMs),
           lease.owner === "" ? "-" : lease.owner,
         ]),
@@ -122,7 +129,7 @@ export async function list(context: Context): Promise<number> {
 function noSuchLease(leaseId: string): CliError {
   return new CliError(
     EXIT.notFound,
-    `there is no lease ${leaseId}: it ended, or never was`,
+    `there is no ${leaseText(leaseId)}: it ended, or never was`,
     "`lockstep lease list` shows the leases there are.",
   );
 }

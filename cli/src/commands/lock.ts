@@ -52,6 +52,8 @@ export async function lock(
           signal: stopped.signal,
           ...(flags.wait === undefined ? {} : { waitMs: flags.wait }),
         });
+        // A stop that came with the lock: nobody handed it on.
+        stopped.signal.throwIfAborted();
         return await whileHeld(context, held, {
           grace: flags.grace,
           start: () => (child = start(program, args, held)),
@@ -132,7 +134,7 @@ function exitCode(child: ChildProcess): Promise<number> {
 /** A failure of `lock` itself must not look like one of COMMAND. */
 function lockError(error: unknown, stopped: AbortSignal): CliError {
   if (error instanceof CliError) return error;
-  if (stopped.aborted && error instanceof LockstepError) {
+  if (stopped.aborted) {
     const signal = stopped.reason as NodeJS.Signals;
     return new CliError(EXIT.signalled + constants.signals[signal], "stopped while waiting for the lock");
   }

@@ -1,7 +1,8 @@
 import { LockstepError, type WatchEvent } from "@lockstep/client";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
-import { cellText, jsonKeyValue } from "../output.ts";
+import { eventJson } from "../json.ts";
+import { cellText } from "../output.ts";
 import { rangeOf, type RangeFlags } from "./kv.ts";
 
 export interface WatchFlags extends RangeFlags {
@@ -29,7 +30,7 @@ export async function watch(context: Context, key: string, flags: WatchFlags): P
       });
       let seen = 0;
       for await (const event of stream) {
-        terminal.out(options.output === "json" ? eventJson(event) : eventText(event));
+        terminal.out(options.output === "json" ? `${JSON.stringify(eventJson(event))}\n` : eventText(event));
         seen += 1;
         if (seen === flags.count) break;
       }
@@ -41,16 +42,6 @@ export async function watch(context: Context, key: string, flags: WatchFlags): P
   } finally {
     unsubscribe();
   }
-}
-
-function eventJson(event: WatchEvent): string {
-  return `${JSON.stringify({
-    kind: event.kind,
-    revision: event.kv.modRevision,
-    cause: event.cause,
-    kv: jsonKeyValue(event.kv),
-    ...(event.previous === undefined ? {} : { previous: jsonKeyValue(event.previous) }),
-  })}\n`;
 }
 
 function eventText(event: WatchEvent): string {

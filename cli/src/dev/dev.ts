@@ -137,12 +137,12 @@ async function until<T>(
     } catch (error) {
       last = error instanceof Error ? error.message : String(error);
     }
-    const dead = cell.layout.members.filter((_, index) => cell.supervisors[index]?.running === false);
+    const dead = cell.layout.members.filter((_, index) => cell.supervisors[index]?.hopeless === true);
     if (dead.length > 0) {
       throw new CliError(
         EXIT.failed,
         `${dead.map(({ name }) => name).join(", ")} died before the cell was ready`,
-        `The reason is in ${dead.map(({ logFile }) => logFile).join(", ")}.`,
+        `The reason is at the end of ${dead.map(({ logFile }) => logFile).join(", ")}.`,
       );
     }
     if (terminal.now() >= limit) {

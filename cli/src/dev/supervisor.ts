@@ -6,6 +6,7 @@ import type { DevMember } from "./layout.ts";
 const STOP_MS_MAX = 10_000;
 const BACKOFF_BASE_MS = 200;
 const BACKOFF_MS_MAX = 10_000;
+const HOPELESS_DEATHS = 5;
 /** A member that ran this long is healthy again. */
 const HEALTHY_MS = 10_000;
 
@@ -36,9 +37,10 @@ export class Supervisor {
     return this.#child?.pid;
   }
 
-  /** False after it died and will not be restarted. */
-  get running(): boolean {
-    return this.#child !== undefined || this.#timer !== undefined;
+  /** It died and will not be restarted, or died again and again: waiting for it is no use. */
+  get hopeless(): boolean {
+    const gone = this.#child === undefined && this.#timer === undefined;
+    return gone || this.#deaths >= HOPELESS_DEATHS;
   }
 
   start(): void {

@@ -47,7 +47,7 @@ export class FakeMember {
   readonly memberId: number;
   readonly frames: coordination.ClientFrame[] = [];
   readonly requests: coordination.Request[] = [];
-  readonly streams = new Set<Stream>();
+  readonly streams: Set<Stream> = new Set<Stream>();
   address = "";
   /** False: connections are accepted and never greeted. */
   greets = true;

@@ -25,12 +25,15 @@ class Refusal extends Error {
 export class FakeStore {
   revision = 1;
   compactRevision = 0;
-  readonly kvs = new Map<string, coordination.KeyValue>();
-  readonly leases = new Map<string, Lease>();
+  readonly kvs: Map<string, coordination.KeyValue> = new Map<string, coordination.KeyValue>();
+  readonly leases: Map<string, Lease> = new Map<string, Lease>();
   readonly history: { readonly revision: number; readonly events: coordination.WatchEvent[] }[] = [];
   /** Executions of mutations; a replayed one does not count. */
   executions = 0;
-  readonly clients = new Map<number, Map<number, coordination.Response>>();
+  readonly clients: Map<number, Map<number, coordination.Response>> = new Map<
+    number,
+    Map<number, coordination.Response>
+  >();
   readonly #listeners = new Set<StoreListener>();
   #nextLease = 7_000;
   #nextClient = 100;

@@ -164,9 +164,12 @@ test("a server frame read by hand has the responses and the other parts that wer
       { nil: undefined },
     ),
     watchCreated: fc.array(fc.record({ watchId: safe, revision: safe }), { maxLength: 3 }),
-    watchEvents: fc.array(fc.record({ watchId: safe, events: fc.constant([]), revision: safe }), {
-      maxLength: 3,
-    }),
+    watchEvents: fc.array(
+      fc.record({ watchId: safe, events: fc.constant<coordination.WatchEvent[]>([]), revision: safe }),
+      {
+        maxLength: 3,
+      },
+    ),
     watchProgress: fc.array(fc.record({ watchId: safe, revision: safe }), { maxLength: 3 }),
     watchEnded: fc.array(
       fc.record({ watchId: safe, reason: fc.constant({ $case: "compactRevision" as const, value: 7 }) }),
