@@ -51,7 +51,10 @@ export interface SessionKeeper {
    * the time counted from, and at most 1 s for every 10,000 leases.
    */
   lead(term: Term, nowMs: number): void;
-  /** No longer leader: all deadlines are void; waiting renewals are answered with "leader-changed". */
+  /**
+   * No longer leader: all deadlines are void, and waiting renewals are answered undefined. Must be called before
+   * anything that a later leader committed is `applied`.
+   */
   follow(): void;
 
   /**
