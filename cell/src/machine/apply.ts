@@ -14,6 +14,7 @@ import { applyCheckpoint, applyExpire, applyGrant, applyRevoke } from "./lease-c
 import type { LeaseTable } from "./leases.ts";
 import type { PendingRows } from "./pending-rows.ts";
 import { Prefetch } from "./prefetch.ts";
+import type { KeyRecord } from "./records.ts";
 import type { RowSink } from "./sink.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
 import { FORMAT_VERSION_MAX } from "./state.ts";
@@ -40,6 +41,15 @@ export interface MachineParts {
   readonly tokens: TokenTable;
 }
 
+/** One apply. */
+interface Run {
+  readonly parts: MachineParts;
+  readonly context: ApplyContext;
+  /** For each command in order, what {@link Prefetch.command} returned; `next` is the present one. */
+  readonly records: readonly (KeyRecord | undefined)[];
+  next: number;
+}
+
 const INTERNAL: CommandOutcome = { ok: true, result: undefined, replayed: false };
 /** Sweeps for silent clients and aged request ids: eight a idle bound, sooner when one found more than it may do. */
 const SWEEPS_PER_IDLE_BOUND = 8;
@@ -53,8 +63,12 @@ export function applyEntries(
   const context: ApplyContext = { state, sink, keys, leases, reader, events: [], leaseChanges: [] };
   const batches = entries.map(decode);
   const prefetch = new Prefetch(keys, leases);
-  for (const batch of batches) for (const command of batch?.commands ?? []) prefetch.command(command);
+  const records: (KeyRecord | undefined)[] = [];
+  for (const batch of batches) {
+    if (batch !== undefined) for (const command of batch.commands) records.push(prefetch.command(command));
+  }
   prefetch.fetch(reader);
+  const run: Run = { parts, context, records, next: 0 };
   const applied: AppliedEntry[] = [];
   for (const [i, entry] of entries.entries()) {
     assert(entry.index === state.appliedIndex + 1, "entries are applied in order, each once", {
@@ -62,7 +76,7 @@ export function applyEntries(
       applied: state.appliedIndex,
     });
     const batch = batches[i];
-    const outcomes = batch === undefined ? [] : applyBatch(parts, context, entry, batch);
+    const outcomes = batch === undefined ? [] : applyBatch(run, entry, batch);
     state.appliedIndex = entry.index;
     applied.push({ index: entry.index, outcomes });
   }
@@ -92,20 +106,17 @@ function decode(entry: MachineEntry): CommandBatch | undefined {
   }
 }
 
-function applyBatch(
-  parts: MachineParts,
-  context: ApplyContext,
-  entry: MachineEntry,
-  batch: CommandBatch,
-): CommandOutcome[] {
-  const { state, sink, clients } = parts;
+function applyBatch(run: Run, entry: MachineEntry, batch: CommandBatch): CommandOutcome[] {
+  const { context } = run;
+  const { state, sink, clients } = run.parts;
   sink.beginEntry(state.digest);
   if (batch.timeMs > state.timeMs) state.timeMs = batch.timeMs;
   sink.note(entry.index, state.timeMs);
-  if (state.timeMs >= state.nextSweepMs) sweep(parts, context.reader);
+  if (state.timeMs >= state.nextSweepMs) sweep(run.parts, context.reader);
   const outcomes: CommandOutcome[] = [];
   for (const command of batch.commands) {
-    const outcome = applyCommand(parts, context, entry, command);
+    const outcome = applyCommand(run, entry, command);
+    run.next += 1;
     if (outcome.ok) sink.note(0, state.revision);
     else sink.note(1 + failureNumber(outcome.failure.code), state.revision);
     outcomes.push(outcome);
@@ -126,15 +137,11 @@ function sweep(parts: MachineParts, reader: StoreReader): void {
   state.nextSweepMs = more ? state.timeMs : state.timeMs + interval;
 }
 
-function applyCommand(
-  parts: MachineParts,
-  context: ApplyContext,
-  entry: MachineEntry,
-  command: Command,
-): CommandOutcome {
+function applyCommand(run: Run, entry: MachineEntry, command: Command): CommandOutcome {
+  const { context } = run;
   switch (command.kind) {
     case "client":
-      return applyClientCommand(parts, context, command);
+      return applyClientCommand(run, command);
     case "expire":
       applyExpire(context, command, entry.term);
       return INTERNAL;
@@ -158,12 +165,8 @@ function raiseFormatVersion(context: ApplyContext, version: number): void {
   if (version > context.state.formatVersion) context.state.formatVersion = version;
 }
 
-function applyClientCommand(
-  parts: MachineParts,
-  context: ApplyContext,
-  command: ClientCommand,
-): CommandOutcome {
-  const { state } = context;
+function applyClientCommand(run: Run, command: ClientCommand): CommandOutcome {
+  const { state } = run.context;
   const namespace = state.namespaces.get(command.namespaceId);
   if (namespace === undefined)
     return failed(refusal("namespace-not-found", "this cell has no such namespace"));
@@ -175,22 +178,18 @@ function applyClientCommand(
   if (invalid !== undefined) return failed(invalid);
   switch (identity.kind) {
     case "none":
-      return run(parts, context, namespace, command);
+      return runOnce(run, namespace, command);
     case "client":
-      return runForClient(parts, context, namespace, command);
+      return runForClient(run, namespace, command);
     case "token":
-      return runForToken(parts, context, namespace, command);
+      return runForToken(run, namespace, command);
     default:
       return assertNever(identity);
   }
 }
 
-function runForClient(
-  parts: MachineParts,
-  context: ApplyContext,
-  namespace: NamespaceState,
-  command: ClientCommand,
-): CommandOutcome {
+function runForClient(run: Run, namespace: NamespaceState, command: ClientCommand): CommandOutcome {
+  const { parts, context } = run;
   const { identity, operation } = command;
   assert(identity.kind === "client", "the identity is a client's");
   const found = parts.clients.lookup(namespace, identity, operation, context.reader);
@@ -199,46 +198,33 @@ function runForClient(
     const message = "the cell no longer remembers this request or its client; whether it ran is unknown";
     return failed({ code: "request-expired", outcome: "unknown", message });
   }
-  const outcome = run(parts, context, namespace, command);
+  const outcome = runOnce(run, namespace, command);
   parts.clients.remember(found.client, identity, { outcome, operation }, context.state);
   return outcome;
 }
 
-function runForToken(
-  parts: MachineParts,
-  context: ApplyContext,
-  namespace: NamespaceState,
-  command: ClientCommand,
-): CommandOutcome {
+function runForToken(run: Run, namespace: NamespaceState, command: ClientCommand): CommandOutcome {
+  const { parts, context } = run;
   const { identity, operation } = command;
   assert(identity.kind === "token", "the identity is a token");
   const { token } = identity;
   const remembered = parts.tokens.lookup(namespace, { token, operation }, context.state, context.reader);
   if (remembered !== undefined) return remembered;
-  const outcome = run(parts, context, namespace, command);
+  const outcome = runOnce(run, namespace, command);
   parts.tokens.remember(namespace, { token, operation, outcome }, context.state, context.reader);
   return outcome;
 }
 
-function run(
-  parts: MachineParts,
-  context: ApplyContext,
-  namespace: NamespaceState,
-  command: ClientCommand,
-): CommandOutcome {
-  const result = execute(parts, context, namespace, command);
+function runOnce(run: Run, namespace: NamespaceState, command: ClientCommand): CommandOutcome {
+  const result = execute(run, namespace, command);
   return "code" in result ? failed(result) : { ok: true, result, replayed: false };
 }
 
-function execute(
-  parts: MachineParts,
-  context: ApplyContext,
-  namespace: NamespaceState,
-  { operation }: ClientCommand,
-): WriteResult | Failure {
+function execute(run: Run, namespace: NamespaceState, { operation }: ClientCommand): WriteResult | Failure {
+  const { parts, context } = run;
   switch (operation.kind) {
     case "put":
-      return applyPut(context, namespace, operation);
+      return applyPut(context, namespace, operation, run.records[run.next]);
     case "delete":
       return applyDelete(context, namespace, operation);
     case "txn":

@@ -17,14 +17,22 @@ import {
   rememberOutcome,
   skipOutcome,
 } from "./remembered.ts";
+import type { RowSink } from "./sink.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
 import type { CommandOutcome, MachineSettings } from "./types.ts";
 
 export type ClientIdentity = Extract<RequestIdentity, { kind: "client" }>;
 
-/** A row of outcomes: the commands of one client in one entry. */
+/**
+ * A row of outcomes: the commands of one client in one entry. Its key ends in a slot number, which the next row takes
+ * over when all of it is acknowledged: a client with one request at a time overwrites one row and deletes none.
+ */
 interface OutcomeRow {
+  readonly slot: number;
+  readonly key: Uint8Array;
   readonly index: number;
+  /** The bytes while the store does not hold them yet. */
+  pending: Uint8Array | undefined;
   sequences: readonly number[];
   readonly largest: number;
 }
@@ -78,11 +86,15 @@ export class ClientTable {
   private youngSequences = 0;
   /** Clients with outcomes in the present entry. */
   private readonly touched: Client[] = [];
+  /** Written by the present batch. */
+  private readonly pending: OutcomeRow[] = [];
   private readonly rows: PendingRows;
+  private readonly sink: RowSink;
   private readonly scratch = new ByteWriter(64 * 1024);
 
-  constructor(rows: PendingRows) {
+  constructor(rows: PendingRows, sink: RowSink) {
     this.rows = rows;
+    this.sink = sink;
   }
 
   register(namespace: NamespaceState, state: MachineState): number {
@@ -114,7 +126,7 @@ export class ClientTable {
       (candidate) => candidate.largest >= sequence && candidate.sequences.includes(sequence),
     );
     if (row === undefined) return { kind: "fresh", client };
-    return { kind: "replay", outcome: this.replay(client, row, { sequence, operation }, reader) };
+    return { kind: "replay", outcome: this.replay(row, { sequence, operation }, reader) };
   }
 
   /** After a command ran, for the identity that {@link ClientTable.lookup} called fresh. */
@@ -144,20 +156,34 @@ export class ClientTable {
   endEntry(index: number): void {
     for (const client of this.touched) {
       const kept: OutcomeRow[] = [];
+      let reused: OutcomeRow | undefined;
+      let slotEnd = 0;
+      let count = client.present.length;
       for (const row of client.rows) {
-        if (row.largest >= client.floor) kept.push(row);
-        else this.rows.delete(requestKey(client.namespaceId, OUTCOMES, client.id, row.index));
+        if (row.slot >= slotEnd) slotEnd = row.slot + 1;
+        if (row.largest >= client.floor) {
+          kept.push(row);
+          count += row.sequences.length;
+        } else if (reused === undefined) {
+          reused = row;
+        } else {
+          this.sink.delete("requests", row.key);
+        }
       }
       // The newest row always stays: it carries the floor.
-      kept.push(this.writeOutcomes(client, index));
+      kept.push(
+        this.writeOutcomes(client, index, reused ?? { slot: slotEnd, key: slotKey(client, slotEnd) }),
+      );
       client.rows = kept;
-      client.countAtMost = kept.reduce((sum, row) => sum + row.sequences.length, 0);
+      client.countAtMost = count;
       client.present = [];
     }
     this.touched.length = 0;
   }
 
   settle(): void {
+    for (const row of this.pending) row.pending = undefined;
+    this.pending.length = 0;
     if (this.young.size <= GENERATION_CLIENTS_MAX && this.youngSequences <= GENERATION_SEQUENCES_MAX) return;
     this.old = this.young;
     this.young = new Map();
@@ -192,7 +218,7 @@ export class ClientTable {
   private forget(namespaceId: number, id: number, reader: StoreReader): number {
     const client = this.find(namespaceId, id, reader);
     assert(client !== undefined, "an idle row names a registered client", { id });
-    for (const row of client.rows) this.rows.delete(requestKey(namespaceId, OUTCOMES, id, row.index));
+    for (const row of client.rows) this.sink.delete("requests", row.key);
     this.rows.delete(idleKey(client));
     this.rows.delete(requestKey(namespaceId, CLIENTS, id));
     this.young.delete(id);
@@ -207,8 +233,13 @@ export class ClientTable {
     this.rows.put(idleKey(client), EMPTY);
   }
 
-  private writeOutcomes(client: Client, index: number): OutcomeRow {
+  private writeOutcomes(
+    client: Client,
+    index: number,
+    { slot, key }: { readonly slot: number; readonly key: Uint8Array },
+  ): OutcomeRow {
     const writer = this.scratch;
+    writer.varint(index);
     writer.varint(client.floor);
     writer.varint(client.present.length);
     const sequences: number[] = [];
@@ -219,20 +250,22 @@ export class ClientTable {
       sequences.push(sequence);
       if (sequence > largest) largest = sequence;
     }
-    this.rows.put(requestKey(client.namespaceId, OUTCOMES, client.id, index), writer.take());
-    return { index, sequences, largest };
+    const pending = writer.take();
+    this.sink.put("requests", key, pending);
+    const row: OutcomeRow = { slot, key, index, pending, sequences, largest };
+    this.pending.push(row);
+    return row;
   }
 
   private replay(
-    client: Client,
     row: OutcomeRow,
     wanted: { readonly sequence: number; readonly operation: WriteOperation },
     reader: StoreReader,
   ): CommandOutcome {
-    const key = requestKey(client.namespaceId, OUTCOMES, client.id, row.index);
-    const value = this.rows.get(key, reader);
+    const value = row.pending ?? reader.get("requests", row.key);
     assert(value !== undefined, "a remembered outcome has its row", { index: row.index });
     const bytes = new ByteReader(value);
+    bytes.varint();
     bytes.varint();
     for (let left = bytes.varint(); left > 0; left--) {
       if (bytes.varint() === wanted.sequence) return recallOutcome(bytes, wanted.operation);
@@ -262,14 +295,16 @@ export class ClientTable {
       to: requestKey(namespaceId, OUTCOMES, id + 1),
       limit: CLIENT_ROWS_MAX,
     });
-    for (const row of found) loadOutcomes(client, getUint64(row.key, row.key.length - 8), row.value);
+    for (const row of found) loadOutcomes(client, row.key, row.value);
+    client.rows.sort((a, b) => a.index - b.index);
     this.youngSequences += client.countAtMost;
     return client;
   }
 }
 
-function loadOutcomes(client: Client, index: number, value: Uint8Array): void {
+function loadOutcomes(client: Client, key: Uint8Array, value: Uint8Array): void {
   const reader = new ByteReader(value);
+  const index = reader.varint();
   client.floor = Math.max(client.floor, reader.varint());
   const sequences: number[] = [];
   let largest = 0;
@@ -279,9 +314,14 @@ function loadOutcomes(client: Client, index: number, value: Uint8Array): void {
     sequences.push(sequence);
     if (sequence > largest) largest = sequence;
   }
-  client.rows.push({ index, sequences, largest });
+  const slot = getUint64(key, key.length - 8);
+  client.rows.push({ slot, key, index, pending: undefined, sequences, largest });
   client.countAtMost += sequences.length;
   if (largest > client.largest) client.largest = largest;
+}
+
+function slotKey(client: Client, slot: number): Uint8Array {
+  return requestKey(client.namespaceId, OUTCOMES, client.id, slot);
 }
 
 function idleKey(client: Client): Uint8Array {

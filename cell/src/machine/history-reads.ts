@@ -2,10 +2,12 @@
 import { assert } from "../invariant.ts";
 import type { StoreReader } from "../store/types.ts";
 import { compareBytes } from "./bytes.ts";
+import { getUint32, getUint64 } from "./codec/primitives.ts";
 import { historyKey } from "./keys.ts";
 import type { HistoryRow } from "./rows.ts";
 import { readHistoryRow } from "./rows.ts";
-import type { PendingHistory, RowSink } from "./sink.ts";
+import type { RowSink } from "./sink.ts";
+import type { RowMutation } from "./types.ts";
 
 export interface Place {
   readonly revision: number;
@@ -22,7 +24,7 @@ export class HistoryReads {
   /** One row for each place, in order; undefined where there is none. */
   getMany(namespaceId: number, places: readonly Place[], reader: StoreReader): (HistoryRow | undefined)[] {
     const pending = this.sink.pendingHistory;
-    const firstPending = pending[0]?.revision ?? Infinity;
+    const firstPending = pending[0] === undefined ? Infinity : revisionOf(pending[0]);
     const rows = new Array<HistoryRow | undefined>(places.length).fill(undefined);
     const keys: Uint8Array[] = [];
     const positions: number[] = [];
@@ -58,9 +60,10 @@ export class HistoryReads {
     if (to < from) return undefined;
     const pending = this.sink.pendingHistory;
     for (let i = pending.length - 1; i >= 0; i--) {
-      const row = pending[i] as PendingHistory;
-      if (row.revision < from) break;
-      if (row.revision <= to && row.namespaceId === namespaceId) return decode(row);
+      const row = pending[i] as RowMutation;
+      const revision = revisionOf(row);
+      if (revision < from) break;
+      if (revision <= to && getUint32(row.key, 0) === namespaceId) return decode(row);
     }
     const rows = reader.scan("history", {
       from: historyKey(namespaceId, from, 0),
@@ -73,20 +76,23 @@ export class HistoryReads {
   }
 }
 
-function decode(row: PendingHistory): HistoryRow {
-  const { key, value } = row.mutation;
+function revisionOf(row: RowMutation): number {
+  return getUint64(row.key, 4);
+}
+
+function decode({ key, value }: RowMutation): HistoryRow {
   assert(value !== undefined, "a pending history row has a value");
   return readHistoryRow(key, value);
 }
 
 /** Revisions belong to one namespace each, so (revision, sub) is enough. */
-function findPending(pending: readonly PendingHistory[], place: Place): PendingHistory | undefined {
+function findPending(pending: readonly RowMutation[], place: Place): RowMutation | undefined {
   let low = 0;
   let high = pending.length - 1;
   while (low <= high) {
     const middle = (low + high) >>> 1;
-    const row = pending[middle] as PendingHistory;
-    const order = row.revision - place.revision || row.sub - place.sub;
+    const row = pending[middle] as RowMutation;
+    const order = revisionOf(row) - place.revision || getUint32(row.key, 12) - place.sub;
     if (order === 0) return row;
     if (order < 0) low = middle + 1;
     else high = middle - 1;

@@ -93,7 +93,7 @@ class CellMachine implements LoadableMachine {
     this.keys = new KeyStates(new RecordCache(options.cacheBytesMax ?? CACHE_BYTES_DEFAULT), this.sink);
     this.leases = new LeaseTable(this.sink, CACHE_LEASES_MAX);
     const requests = new PendingRows("requests", this.sink);
-    this.clients = new ClientTable(requests);
+    this.clients = new ClientTable(requests, this.sink);
     this.parts = {
       state: this.state,
       sink: this.sink,

@@ -20,20 +20,20 @@ export class Prefetch {
     this.leases = leases;
   }
 
-  command(command: Command): void {
+  /** @returns the record of a plain put, so that applying it needs no second look-up. */
+  command(command: Command): KeyRecord | undefined {
     switch (command.kind) {
       case "client":
-        this.operation(command.namespaceId, command.operation);
-        return;
+        return this.operation(command.namespaceId, command.operation);
       case "expire":
         for (const leaseId of command.leaseIds) this.lease(command.namespaceId, leaseId);
-        return;
+        return undefined;
       case "checkpoint":
         for (const { leaseId } of command.leases) this.lease(command.namespaceId, leaseId);
-        return;
+        return undefined;
       case "retain":
       case "format-version":
-        return;
+        return undefined;
     }
   }
 
@@ -43,30 +43,30 @@ export class Prefetch {
     if (this.wantedLeases.length > 0) this.leases.prefetch(this.wantedLeases, reader);
   }
 
-  private operation(namespaceId: number, operation: WriteOperation): void {
+  private operation(namespaceId: number, operation: WriteOperation): KeyRecord | undefined {
     switch (operation.kind) {
       case "put":
-        // A sequential key does not exist yet, and is not known yet.
-        if (operation.sequential !== true)
-          this.key(namespaceId, operation.key, operation.returnPrevious === true);
         if (operation.leaseId !== undefined) this.lease(namespaceId, operation.leaseId);
-        return;
+        // A sequential key does not exist yet, and is not known yet.
+        if (operation.sequential === true) return undefined;
+        return this.key(namespaceId, operation.key, operation.returnPrevious === true);
       case "delete":
-        if (operation.range.rangeEnd !== undefined) return;
-        this.key(namespaceId, operation.range.key, operation.returnPrevious === true);
-        return;
+        if (operation.range.rangeEnd === undefined) {
+          this.key(namespaceId, operation.range.key, operation.returnPrevious === true);
+        }
+        return undefined;
       case "txn":
         for (const { key, target } of operation.compares) this.key(namespaceId, key, target === "value");
         this.branch(namespaceId, operation.success);
         this.branch(namespaceId, operation.failure);
-        return;
+        return undefined;
       case "lease-grant":
       case "lease-revoke":
         if (operation.leaseId !== undefined) this.lease(namespaceId, operation.leaseId);
-        return;
+        return undefined;
       case "compact":
       case "register-client":
-        return;
+        return undefined;
     }
   }
 
@@ -77,13 +77,14 @@ export class Prefetch {
     }
   }
 
-  private key(namespaceId: number, key: Uint8Array, value: boolean): void {
+  private key(namespaceId: number, key: Uint8Array, value: boolean): KeyRecord {
     const record = this.keys.cache.obtain(namespaceId, key);
     if (record.status === "unknown" && !this.seen.has(record)) {
       this.seen.add(record);
       this.unknown.push(record);
     }
     if (value) this.wantingValue.push(record);
+    return record;
   }
 
   private lease(namespaceId: number, leaseId: LeaseId): void {

@@ -24,18 +24,10 @@ export type Crc32 = (data: Uint8Array, seed: number) => number;
 
 const CHUNK_BYTES = 64 * 1024;
 
-/** A history row that the store does not hold yet. */
-export interface PendingHistory {
-  readonly namespaceId: number;
-  readonly revision: number;
-  readonly sub: number;
-  readonly mutation: RowMutation;
-}
-
 export class RowSink {
   mutations: RowMutation[] = [];
-  /** In ascending (revision, sub). */
-  pendingHistory: PendingHistory[] = [];
+  /** Rows of history that the store does not hold yet, in ascending (revision, sub). */
+  pendingHistory: RowMutation[] = [];
   private chunk: Uint8Array = EMPTY;
   private used = 0;
   /** Bytes of the chunk from here on are not in the digest yet. */
@@ -82,8 +74,7 @@ export class RowSink {
     putUint32(chunk, used + 12, sub);
     const valueAt = used + HISTORY_KEY_BYTES;
     const end = writeHistoryValue(chunk, valueAt, revision, change);
-    const mutation = this.push("history", valueAt, end);
-    this.pendingHistory.push({ namespaceId, revision, sub, mutation });
+    this.pendingHistory.push(this.push("history", valueAt, end));
     return end - used;
   }
 

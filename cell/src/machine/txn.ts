@@ -30,17 +30,19 @@ import { deleteRefusal, putRefusal, txnRefusal } from "./validate.ts";
 /** Of a failed compare's actual value. */
 const ACTUAL_VALUE_BYTES_MAX = 1024;
 
+/** `known`: the record of the operation's key, when it has been looked up already. */
 export function applyPut(
   context: ApplyContext,
   namespace: NamespaceState,
   operation: PutOperation,
+  known: KeyRecord | undefined,
 ): PutResult | Failure {
   const { limits } = context.state.settings;
   const invalid = putRefusal(operation, limits);
   if (invalid !== undefined) return invalid;
   const writer = new RevisionWriter(context, namespace, "client");
   const key = operation.sequential === true ? sequentialKey(operation.key, writer.revision) : operation.key;
-  const record = context.keys.state(namespace.id, key, context.reader);
+  const record = known ?? context.keys.state(namespace.id, key, context.reader);
   const leaseId = operation.leaseId ?? NO_LEASE;
   if (leaseId !== NO_LEASE) {
     const lease = context.leases.get(namespace.id, leaseId, context.reader);

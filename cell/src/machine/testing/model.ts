@@ -47,7 +47,7 @@ export class Model {
   readonly changes: Change[] = [];
   revision = 1;
   compactRevision = 0;
-  readonly leases = new Map<LeaseId, number>();
+  readonly leases: Map<LeaseId, number> = new Map<LeaseId, number>();
   private nextLease = 1;
   private nextClient = 1;
   private readonly clients = new Map<number, { floor: number; outcomes: Map<number, CommandOutcome> }>();
