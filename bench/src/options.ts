@@ -29,10 +29,10 @@ medians with the ratio of Lockstep to etcd. Absolute figures hold for this machi
 The first run builds etcd and its load generator with Go, into bench/.cache (some minutes).
 
 Options
-  --quick              3 s a workload, 0.5 s warm-up, 1 round
+  --quick              3 s a workload after 1 s of warm-up, 1 round
   --only NAMES         comma separated: ${WORKLOADS.map((workload) => workload.name).join(", ")}
                        ("put" means put-1, put-64 and put-1000; fill always runs, it writes the keys)
-  --seconds N          time to measure each workload (default 5)
+  --seconds N          time to measure each workload (default 5), after 2 s of warm-up
   --repeats N          rounds, each on empty data (default 3); medians are printed
   --skip-etcd          Lockstep only, no ratios; needs no Go
   --skip-lockstep      etcd only
@@ -97,7 +97,7 @@ export function parseOptions(args: readonly string[]): BenchOptions | undefined 
       etcdApi: values["etcd-api"],
     }),
     measureSeconds: positive(values.seconds ?? (values.quick ? "3" : "5"), "seconds"),
-    warmupSeconds: values.quick ? 0.5 : 1,
+    warmupSeconds: values.quick ? 1 : 2,
     rounds: Math.ceil(positive(values.repeats ?? (values.quick ? "1" : "3"), "repeats")),
     etcdTarget: target,
     basePort: positive(values["base-port"], "base-port"),

@@ -142,7 +142,7 @@ export async function runRound(
         system === "lockstep"
           ? nativeGenerator(workload, running, options)
           : etcdGenerator(workload, running, context, system === "etcd" ? options.etcdTarget : "leader");
-      const measured = await measure(generator, running, join(directory, "load.log"));
+      const measured = await measure(generator, running, join(directory, `load-${workload.name}.log`));
       say(progressLine(workload, measured));
       measurements.push({ system, round, workload: workload.name, ...measured });
       running.assertAlive();
