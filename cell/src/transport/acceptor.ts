@@ -1,14 +1,14 @@
 import { createServer as createPlainServer } from "node:net";
 import type { Server, Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
-import type { TLSSocket } from "node:tls";
+import type { PeerCertificate, Server as TlsServer, TLSSocket } from "node:tls";
 import { Connection } from "./connection.ts";
 import type { CloseCause, ConnectionEvents } from "./connection.ts";
 import { ProtocolError, TransportError } from "./errors.ts";
 import { FRAME } from "./frame.ts";
 import { PROTOCOL_VERSION, decodeHello, encodeWelcome } from "./handshake.ts";
 import type { Hello } from "./handshake.ts";
-import type { TransportContext } from "./options.ts";
+import type { TransportContext, TransportTls } from "./options.ts";
 import { formatAddress, isLoopback } from "./address.ts";
 import type { PeerCertificateNames } from "./types.ts";
 
@@ -34,6 +34,7 @@ export class Acceptor {
   readonly #connections: Set<Connection>;
   readonly #events: AcceptorEvents;
   readonly #server: Server;
+  #tlsServer: TlsServer | undefined;
   /** Raw sockets whose TLS handshake is not done. */
   readonly #shakingHands = new Set<Socket>();
   #strangers = 0;
@@ -71,6 +72,7 @@ export class Acceptor {
         log("warn", "a peer connection failed in the TLS handshake", { reason: error.message });
       });
       this.#server = server;
+      this.#tlsServer = server;
     }
     this.#server.maxConnections = SOCKETS_MAX;
   }
@@ -97,6 +99,11 @@ export class Acceptor {
       resolve(formatAddress(host, bound !== null && typeof bound === "object" ? bound.port : port));
     });
     return promise;
+  }
+
+  /** For connections to come; those that are open stay as they are. */
+  updateTls(tls: TransportTls): void {
+    this.#tlsServer?.setSecureContext({ ...tls, minVersion: "TLSv1.3" });
   }
 
   /** Stops listening and ends whatever is still in a TLS handshake; resolves when no accepted socket is left. */
@@ -199,10 +206,12 @@ function describe(hello: Hello): Record<string, string | number> {
 }
 
 function certificateNames(socket: TLSSocket): PeerCertificateNames {
-  const { subject, subjectaltname } = socket.getPeerCertificate();
-  const name: string | string[] | undefined = subject.CN;
+  // A certificate may have no subject at all, whatever the types say.
+  const certificate = socket.getPeerCertificate();
+  const subject = certificate.subject as PeerCertificate["subject"] | undefined;
+  const name: string | string[] | undefined = subject?.CN;
   return {
     commonName: Array.isArray(name) ? name.join(",") : (name ?? ""),
-    alternativeNames: subjectaltname ?? "",
+    alternativeNames: certificate.subjectaltname ?? "",
   };
 }

@@ -1,4 +1,5 @@
 export { createTransport } from "./transport.ts";
+export type { ListeningTransport } from "./transport.ts";
 export { TRANSPORT_BOUNDS } from "./options.ts";
 export type {
   TransportBounds,

@@ -85,7 +85,8 @@ export interface TransportOptions {
 export interface TransportContext {
   readonly identity: TransportIdentity;
   readonly handlers: TransportHandlers;
-  readonly tls: TransportTls | undefined;
+  /** Replaced when certificates are renewed. */
+  tls: TransportTls | undefined;
   readonly log: TransportLog;
   readonly bounds: TransportBounds;
   readonly intercept: TransportIntercept | undefined;

@@ -46,6 +46,18 @@ describe("with TLS", () => {
     assert.ok(two.host.logged.some((line) => line.includes("TLS handshake")));
   });
 
+  it("renewed certificates hold for connections to come, both dialled and accepted", options, async () => {
+    await using members = new Members();
+    const one = await members.start(1, { tls: STRANGER_TLS });
+    const two = await members.start(2, { tls: MEMBER_TLS });
+    one.transport.setPeers([peer(2, two.transport.address)]);
+    two.transport.setPeers([peer(1, one.transport.address)]);
+    await until(() => one.host.notReached.length > 0 && two.host.notReached.length > 0);
+    assert.deepEqual([one.transport.connected(), two.transport.connected()], [[], []]);
+    one.transport.updateTls(MEMBER_TLS);
+    await join(one, two);
+  });
+
   it("any host may be bound, and closing ends half-made connections", options, async () => {
     await using members = new Members();
     const one = await members.start(1, { tls: MEMBER_TLS, listen: { host: "0.0.0.0", port: 0 } });

@@ -1,3 +1,4 @@
+import { assert } from "../invariant.ts";
 import type { MemberId, Message } from "../raft/types.ts";
 import { Acceptor, admission } from "./acceptor.ts";
 import type { Guest } from "./acceptor.ts";
@@ -6,7 +7,7 @@ import { ForwardLink, forwardReception } from "./forward-link.ts";
 import type { ForwardAnswer } from "./forward-link.ts";
 import { FrameWriter } from "./frame.ts";
 import { TRANSPORT_BOUNDS } from "./options.ts";
-import type { TransportContext, TransportOptions } from "./options.ts";
+import type { TransportContext, TransportOptions, TransportTls } from "./options.ts";
 import { RaftLink, raftReception } from "./raft-link.ts";
 import { SnapshotInbox } from "./snapshot-inbox.ts";
 import { SnapshotSender } from "./snapshot-sender.ts";
@@ -19,15 +20,21 @@ interface Peer {
   snapshot: SnapshotSender | undefined;
 }
 
+/** A transport whose listener is open. */
+export interface ListeningTransport extends Transport {
+  /** host:port that is bound. */
+  readonly address: string;
+  /** Renewed certificates, for connections to come. Only for a transport that was made with TLS. */
+  updateTls(tls: TransportTls): void;
+}
+
 /**
  * Opens the peer listener. Nothing is dialled before `setPeers`.
  *
  * @returns the transport and the bound address (`host:port`).
  * @throws TransportError `insecure-listen` (no TLS on a host that is not loopback), `listen-failed`
  */
-export async function createTransport(
-  options: TransportOptions,
-): Promise<Transport & { readonly address: string }> {
+export async function createTransport(options: TransportOptions): Promise<ListeningTransport> {
   const context: TransportContext = {
     identity: options.identity,
     handlers: options.handlers,
@@ -43,7 +50,7 @@ export async function createTransport(
   return transport;
 }
 
-class PeerTransport implements Transport {
+class PeerTransport implements ListeningTransport {
   address = "";
   readonly #context: TransportContext;
   /** Every socket there is, for the ping interval and for closing. */
@@ -69,6 +76,12 @@ class PeerTransport implements Transport {
   async listen(host: string, port: number): Promise<void> {
     this.address = await this.#acceptor.listen(host, port);
     this.#ticker = setInterval(() => this.#interval(), this.#context.bounds.pingIntervalMs);
+  }
+
+  updateTls(tls: TransportTls): void {
+    assert(this.#context.tls !== undefined, "a transport does not change between TLS and plain TCP");
+    this.#context.tls = tls;
+    this.#acceptor.updateTls(tls);
   }
 
   send(messages: readonly Message[]): void {

@@ -64,7 +64,10 @@ export interface TransportHandlers {
   /** All messages of one received chunk, in order: process them in one turn. */
   messages(from: MemberId, messages: readonly Message[]): void;
   notice(from: MemberId, notice: PeerNotice): void;
-  /** The Raft connection to or from this peer was reset or closed: evidence of death (fail-over). */
+  /**
+   * An established Raft connection to or from this peer was reset, closed or silent for too long: evidence of death
+   * (fail-over). A dead peer is told twice, once for each direction. Not told for what this side closed.
+   */
   disconnected(peer: MemberId): void;
   /** Queued bytes for a peer hit their bound and were dropped, or it cannot be reached. */
   unreachable(peer: MemberId): void;
@@ -72,7 +75,7 @@ export interface TransportHandlers {
   request(from: MemberId, body: Uint8Array, answer: (body: Uint8Array) => void): void;
   /** A peer streams its state: see `SnapshotReceiver`. */
   snapshot(from: MemberId, offer: SnapshotOffer): SnapshotReceiver | undefined;
-  /** This member was refused by a peer. `removed`, `wrong-incarnation`: it must stop and say how to join anew. */
+  /** This member was refused by a peer; told for every attempt, which go on with pauses. `removed`, `wrong-incarnation`: it must stop and say how to join anew. */
   refused(peer: MemberId, reason: string): void;
 }
 
@@ -83,7 +86,12 @@ export interface SnapshotOffer {
   readonly header: Uint8Array;
 }
 
-/** The receiving end of a snapshot stream. Chunks are checksummed by the transport, in order, each exactly once. */
+/**
+ * The receiving end of a snapshot stream. A broken connection is not told: the transport keeps the receiver for a
+ * minute and goes on with it when the sender comes back with the same id. It ends with `finish` or with `abort` (no
+ * progress, another snapshot began, the sender gave up or was removed, a method here rejected), which may come while
+ * a `chunk` or `finish` is under way. Chunks are checksummed by the transport, in order, each exactly once.
+ */
 export interface SnapshotReceiver {
   /** Number of the first chunk wanted: 0, or further when it resumes. */
   readonly nextChunk: number;
@@ -115,7 +123,10 @@ export interface Transport {
     timeoutMs: number,
     answer: (body: Uint8Array | undefined | "unsent") => void,
   ): void;
-  /** Streams a snapshot, resuming broken connections for a bounded time. Resolves true when it was installed. */
+  /**
+   * Streams a snapshot, resuming broken connections for a bounded time. Resolves true when it was installed; false
+   * also when one is under way to this peer already. Closes the source either way.
+   */
   sendSnapshot(to: MemberId, source: SnapshotSource): Promise<boolean>;
   /** The configuration changed: connect to new peers, cut off removed ones. */
   setPeers(peers: readonly PeerAddress[]): void;

@@ -2,6 +2,7 @@ import type { MemberId, Message, LogIndex, Term } from "../../raft/types.ts";
 import { createTransport } from "../index.ts";
 import type {
   AdmissionVerdict,
+  ListeningTransport,
   PeerNotice,
   SnapshotOffer,
   SnapshotReceiver,
@@ -82,7 +83,7 @@ export class Host implements TransportHandlers {
 
 export interface Member {
   readonly host: Host;
-  readonly transport: Transport & { readonly address: string };
+  readonly transport: ListeningTransport;
 }
 
 /** Members of one test; closes them all, whatever happened. */
