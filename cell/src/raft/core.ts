@@ -67,6 +67,11 @@ export class Core {
   readonly forwarded: ForwardedReads;
   /** Accepted and not yet installed. Until then nothing is delivered and nobody campaigns (R8, R17). */
   pendingSnapshot: SnapshotMetadata | undefined;
+  /**
+   * Until it is installed the host may still be applying entries handed out before. They change this configuration,
+   * which is what a crash would fall back to, and not the snapshot's.
+   */
+  supersededConfiguration: Configuration | undefined;
   /** The part of it that `ready()` has yet to hand out. */
   snapshotToPersist: SnapshotMetadata | undefined;
 

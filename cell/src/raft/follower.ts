@@ -76,6 +76,7 @@ export function handleSnapshot(core: Core, message: SnapshotMessage): void {
       log.commitTo(snapshot.index);
     } else {
       log.restore(snapshot);
+      core.supersededConfiguration ??= core.configuration;
       core.pendingSnapshot = snapshot;
       core.snapshotToPersist = snapshot;
       core.tracker.switchTo(snapshot.configuration, log.lastIndex);

@@ -226,6 +226,7 @@ export class Node implements RaftNode {
     core.log.writeFinished(write);
     if (write.snapshotIndex !== 0 && write.snapshotIndex === core.pendingSnapshot?.index) {
       core.pendingSnapshot = undefined;
+      core.supersededConfiguration = undefined;
       core.log.restored();
     }
     if (core.role === "leader") leader.ownEntriesDurable(core);
@@ -239,7 +240,10 @@ export class Node implements RaftNode {
 
   applyConfiguration(index: LogIndex, change: ConfigurationChange): Configuration {
     const core = this.#core;
-    if (index <= core.log.startIndex) return core.configuration; // Superseded by a snapshot.
+    if (isSuperseded(core, index)) {
+      core.supersededConfiguration = applyChange(core.supersededConfiguration ?? core.configuration, change);
+      return core.supersededConfiguration;
+    }
     const configuration = applyChange(core.configuration, change);
     settleConfiguration(core, index);
     core.tracker.switchTo(configuration, core.log.lastIndex);
@@ -249,7 +253,7 @@ export class Node implements RaftNode {
 
   refuseConfiguration(index: LogIndex): void {
     const core = this.#core;
-    if (index <= core.log.startIndex) return;
+    if (isSuperseded(core, index)) return;
     settleConfiguration(core, index);
   }
 
@@ -424,6 +428,11 @@ function takeAppend(core: Core): Append | undefined {
   if (core.held.length > 0) core.held = [];
   if (core.ownVotes.length > 0) core.ownVotes = [];
   return append;
+}
+
+/** Handed out before a snapshot was accepted that is not installed yet. */
+function isSuperseded(core: Core, index: LogIndex): boolean {
+  return core.pendingSnapshot !== undefined && index <= core.pendingSnapshot.index;
 }
 
 /** The host decided on a change that was handed out to be applied. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { InvariantError } from "../invariant.ts";
 import { createRaft, EMPTY_CONFIGURATION } from "./index.ts";
 import {
   acknowledgement,
@@ -13,6 +14,7 @@ import {
   term,
   voters,
 } from "./testing/bench-member.ts";
+import { parseChange } from "./testing/story.ts";
 import type { AppendResponse, SnapshotMessage } from "./types.ts";
 
 describe("raft: snapshots", () => {
@@ -56,6 +58,21 @@ describe("raft: snapshots", () => {
       bench.delivered.map((entry) => entry.index),
       [10],
     );
+  });
+
+  it("R32: until it is installed, changes handed out before apply to the configuration before it", () => {
+    const bench = new Bench({ log: entries(2, ["l4"], ["l5"]), commit: 3 });
+    bench.holdApply = true;
+    bench.settle();
+    bench.holdDisk = true;
+    bench.step(snapshot([2, 9], voters(1, 2, 3, 4, 5, 6)));
+    const first = bench.node.applyConfiguration(index(2), parseChange(["l4"]));
+    assert.deepEqual(first, { ...voters(1, 2, 3), learners: [member(4)] });
+    const second = bench.node.applyConfiguration(index(3), parseChange(["l5"]));
+    assert.deepEqual(second, { ...voters(1, 2, 3), learners: [member(4), member(5)] });
+    bench.finishWrites();
+    assert.deepEqual(bench.node.status().configuration, voters(1, 2, 3, 4, 5, 6));
+    assert.throws(() => bench.node.applyConfiguration(index(3), parseChange(["l5"])), InvariantError);
   });
 
   it("R31: an old one, one without this member, and one the log covers replace nothing", () => {

@@ -180,7 +180,8 @@ export interface Append {
   readonly mustSync: boolean;
   /**
    * Install before `entries`: replaces the whole log (R31). Committed entries handed out earlier and not yet applied
-   * are superseded. Report the append once the state is installed and its marker durable: it then counts as applied.
+   * are superseded: they may go on being applied until the state is installed, but not after. Report the append once
+   * the state is installed and its marker durable: it then counts as applied.
    */
   readonly snapshot?: SnapshotMetadata;
   /**

@@ -103,8 +103,8 @@ export class Simulation {
     else if (roll < 760) this.#applySome(member);
     else if (roll < 860) member.node.tick();
     else if (roll < 920) this.#propose(member);
-    else if (roll < 940) this.#read(member);
-    else if (roll < 955) this.#change(member);
+    else if (roll < 940) this.#read(this.#anyLeader() ?? member);
+    else if (roll < 955) this.#change(this.#anyLeader() ?? member);
     else if (roll < 965) this.#snapshotWork();
     else if (roll < 975) this.#compact(member);
     else if (roll < 990) this.#harm(member);
@@ -114,9 +114,10 @@ export class Simulation {
 
   #harm(member: TestMember): void {
     if (!this.#dice.chance(this.#violence)) return;
-    const kind = this.#dice.between(1, 3);
+    const kind = this.#dice.between(1, 4);
     if (kind === 1) this.#restart(member);
     else if (kind === 2) this.#repartition();
+    else if (kind === 3) this.#isolateLeader();
     else this.#nudge(member);
   }
 
@@ -248,6 +249,10 @@ export class Simulation {
     member.node.propose(new TextEncoder().encode(`p${++this.#proposals}`));
   }
 
+  #anyLeader(): TestMember | undefined {
+    return this.#dice.pick([...this.members.values()].filter(({ node }) => node.role === "leader"));
+  }
+
   #read(member: TestMember): void {
     const request = ++this.#requests;
     this.#reads.set(`${member.id}:${request}`, { atLeast: this.invariants.highestCommit });
@@ -326,6 +331,22 @@ export class Simulation {
   #repartition(): void {
     const sides = this.#dice.pick([1, 1, 2, 3])!;
     this.#sides = new Map([...this.members.keys()].map((id) => [id, this.#dice.between(1, sides)]));
+  }
+
+  /** With at most one companion, and asked for reads that it must not answer once others have moved on. */
+  #isolateLeader(): void {
+    const leader = [...this.members.values()].find(({ node }) => node.role === "leader");
+    if (leader === undefined) return;
+    const companion = this.#dice.pick([...this.members.keys()])!;
+    this.#sides = new Map([...this.members.keys()].map((id) => [id, 1]));
+    this.#sides.set(leader.id, 2);
+    if (this.#dice.chance(0.5)) this.#sides.set(companion, 2);
+    for (const { node, id } of this.members.values()) {
+      // The others notice early, as hosts do when a stream breaks.
+      if (this.#sides.get(id) !== 1) continue;
+      node.forgetLeader();
+      if (this.#dice.chance(0.5)) node.campaign();
+    }
   }
 
   #nudge(member: TestMember): void {
