@@ -56,7 +56,7 @@ function serverOptions(limits: HttpDoorLimits): ServerOptions {
     headersTimeout: limits.headersTimeoutMs,
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveTimeoutMs,
-    connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+    connectionsCheckingInterval: Math.min(CONNECTIONS_CHECK_MS, limits.headersTimeoutMs),
     requireHostHeader: true,
   };
 }

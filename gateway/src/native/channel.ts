@@ -32,6 +32,9 @@ import { Outbox } from "./outbox.ts";
 import { MalformedError } from "./reader.ts";
 import type { ReverseWriter } from "./writer.ts";
 
+/** Room in a frame for what stands around one batch of events. */
+const FRAME_OVERHEAD_BYTES = 64;
+
 /** What all channels of a door share. */
 export interface ChannelContext {
   readonly coordinator: Coordinator;
@@ -124,19 +127,25 @@ export class Channel implements LeaseListener {
 
   /** @returns false when the client does not keep up: the hub holds back until the watch is resumed. */
   watchEvents(watch: ChannelWatch, events: readonly WatchEvent[], revision: Revision): boolean {
-    const { doorLimits } = this.context;
-    for (const chunk of this.context.events.encode(events, revision)) {
-      if (chunk.bytes.length > doorLimits.serverFrameBytesMax - 64) {
+    const { serverFrameBytesMax, pendingBytesMax } = this.context.doorLimits;
+    let covered = (events[0]?.kv.modRevision ?? revision) - 1;
+    for (const { bytes, revision: upTo } of this.context.events.encode(events, revision)) {
+      if (bytes.length > serverFrameBytesMax - FRAME_OVERHEAD_BYTES) {
         const message =
-          `the events of revision ${chunk.revision} take ${chunk.bytes.length} bytes, more than a frame may have: ` +
+          `the events up to revision ${upTo} take ${bytes.length} bytes, more than a frame may have: ` +
           "watch a narrower range, or without previous values";
-        watch.handle?.cancel();
-        this.watchEnded(watch.id, { kind: "cancelled", failure: refusal("request-too-large", message) });
+        this.endWatch(watch, { kind: "cancelled", failure: refusal("request-too-large", message) });
         return true;
       }
-      this.makeRoom(chunk.bytes.length);
-      this.outbox.addEvents(watch, chunk.bytes, chunk.revision);
+      // Thousands of watches of one stream may fire at once: ending some is better than cutting the stream.
+      if (this.blocked && this.waitingBytes + bytes.length > pendingBytesMax / 2) {
+        this.endWatch(watch, { kind: "slow-consumer", resumeRevision: (covered + 1) as Revision });
+        return true;
+      }
+      this.makeRoom(bytes.length);
+      this.outbox.addEvents(watch, bytes, upTo);
       this.changed();
+      covered = upTo;
     }
     if (!this.blocked) return true;
     if (!watch.held) {
@@ -155,6 +164,11 @@ export class Channel implements LeaseListener {
     this.watches.delete(watchId);
     this.outbox.addEnd(watchId, end);
     this.changed();
+  }
+
+  private endWatch(watch: ChannelWatch, end: WatchEnd): void {
+    watch.handle?.cancel();
+    this.watchEnded(watch.id, end);
   }
 
   /** Ends the stream with a status other than OK; what was not sent is dropped. */
@@ -186,11 +200,22 @@ export class Channel implements LeaseListener {
       this.checkedNamespace = namespace;
     }
     const scope = { bytes, namespace: this.checkedNamespace, epoch: frame.epoch };
-    for (const request of frame.requests) this.request(scope, request);
+    for (const request of frame.requests) {
+      this.request(scope, request);
+      if (this.isCut()) return;
+    }
     if (frame.renewal !== undefined) this.renew(scope, frame.renewal);
     for (const watchId of frame.watchCancels) this.cancelWatch(watchId);
-    for (const create of frame.watchCreates) this.createWatch(scope, create);
+    for (const create of frame.watchCreates) {
+      this.createWatch(scope, create);
+      if (this.isCut()) return;
+    }
     for (const watchId of frame.watchProgress) this.watches.get(watchId)?.handle?.requestProgress();
+  }
+
+  /** Whether handling part of a frame ended the stream: the rest must not be started. */
+  private isCut(): boolean {
+    return this.closed;
   }
 
   private request(scope: { bytes: Buffer; namespace: string; epoch: number }, request: WireRequest): void {

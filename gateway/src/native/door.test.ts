@@ -339,6 +339,25 @@ describe("the native door", { timeout: 20_000 }, () => {
     await done;
   });
 
+  it("ends some of too many watches that fire at once as slow consumers, and keeps the stream", async () => {
+    await reopen({ unflushedBytesMax: 64 * 1024, frameTargetBytes: 32 * 1024, pendingBytesMax: 512 * 1024 });
+    const stream = client.channel();
+    const reader = new Reader(stream);
+    const watchCreates = Array.from({ length: 100 }, (_, i) => watchOf(i + 1, "/w"));
+    stream.write({ ...EMPTY_FRAME, watchCreates });
+    stream.write({ ...EMPTY_FRAME, requests: [request(1, putOf("/w", "x".repeat(8 * 1024)))] });
+    await reader.response(1);
+    const ended = await reader.until((frames) => {
+      const seen = frames.flatMap((frame) => frame.watchEvents.map((events) => events.watchId));
+      const cut = frames.flatMap((frame) => frame.watchEnded);
+      return seen.length + cut.length === 100 ? cut : undefined;
+    });
+    assert.ok(ended.length > 0 && ended.length < 100, `${ended.length} ended`);
+    for (const { reason } of ended) assert.deepEqual(reason, { $case: "resumeRevision", value: 2 });
+    stream.write({ ...EMPTY_FRAME, requests: [request(2, rangeOf("/w", { keysOnly: true }))] });
+    assert.equal(resultOf(await reader.response(2)).$case, "range");
+  });
+
   it("refuses big reads while answers pile up, and cuts a client that still does not read at the bound", async () => {
     await reopen({ unflushedBytesMax: 64 * 1024, frameTargetBytes: 64 * 1024, pendingBytesMax: 1024 * 1024 });
     const stream = client.channel();

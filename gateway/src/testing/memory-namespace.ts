@@ -68,7 +68,7 @@ function order(left: number | bigint, right: number | bigint): number {
  * a list. Writes land at the revision given by the caller.
  */
 export class MemoryNamespace {
-  readonly leases = new Map<LeaseId, MemoryLease>();
+  readonly leases: Map<LeaseId, MemoryLease> = new Map<LeaseId, MemoryLease>();
   readonly log: { readonly revision: Revision; readonly events: WatchEvent[] }[] = [];
   compactRevision = 0;
   private readonly keys = new Map<string, Version[]>();
