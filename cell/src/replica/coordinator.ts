@@ -55,6 +55,8 @@ const DEADLINE_MS_DEFAULT = 10_000;
 const DEADLINE_MS_MAX = 10 * 60_000;
 /** One in this many commands and reads is timed: measuring each would cost more than it tells. */
 const SAMPLE_EVERY = 16;
+/** What changes slowly and costs more to read than a command may cost is read this often. */
+const SLOW_LOAD_AGE_MS_MAX = 5;
 /** Calls that wait for a leader. */
 const PARKED_MAX = 10_000;
 
@@ -117,6 +119,12 @@ export class CellCoordinator implements Coordinator {
   readonly #leaderListeners = new Set<(leader: LeaderHint | undefined) => void>();
   #closed = false;
   #sample = 0;
+  #slowLoad: Pick<Load, "logicalBytes" | "stallPressure" | "spaceLow"> = {
+    logicalBytes: 0,
+    stallPressure: 0,
+    spaceLow: false,
+  };
+  #slowLoadMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: CoordinatorOptions) {
     this.#options = options;
@@ -324,14 +332,24 @@ export class CellCoordinator implements Coordinator {
 
   #load(): Load {
     const { replica } = this.#options;
-    const { state, space } = replica.parts;
+    const { state, space, environment } = replica.parts;
+    const nowMs = environment.clock.monotonicMs();
+    if (nowMs - this.#slowLoadMs >= SLOW_LOAD_AGE_MS_MAX) {
+      this.#slowLoadMs = nowMs;
+      this.#slowLoad = {
+        logicalBytes: state.logicalBytes,
+        stallPressure: state.store.statistics().stallPressure,
+        spaceLow: space.anyLow(state.membership.configuration.voters),
+      };
+    }
+    const { logicalBytes, stallPressure, spaceLow } = this.#slowLoad;
     return {
       commandsPending: replica.proposals.pending,
       readsPending: 0,
       applyLag: replica.applyLag,
-      logicalBytes: state.logicalBytes,
-      stallPressure: state.store.statistics().stallPressure,
-      spaceLow: space.anyLow(state.membership.configuration.voters),
+      logicalBytes,
+      stallPressure,
+      spaceLow,
       diverged: replica.isDiverged,
     };
   }
