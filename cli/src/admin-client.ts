@@ -138,7 +138,13 @@ export class AdminClient {
         tls === undefined
           ? credentials.createInsecure()
           : credentials.createSsl(tls.ca ?? null, tls.key ?? null, tls.cert ?? null),
-        { "grpc.max_receive_message_length": 16 * 1024 * 1024, "grpc.use_local_subchannel_pool": 1 },
+        {
+          "grpc.max_receive_message_length": 16 * 1024 * 1024,
+          "grpc.use_local_subchannel_pool": 1,
+          // A member that is just starting is asked again soon, not after grpc's usual seconds.
+          "grpc.initial_reconnect_backoff_ms": 100,
+          "grpc.max_reconnect_backoff_ms": 1_000,
+        },
       );
       this.#clients.set(address, client);
     }

@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
+import { getCompileCacheDir } from "node:module";
 import { constants } from "node:os";
 import { fileURLToPath } from "node:url";
 import { CliError, EXIT } from "../exit-codes.ts";
@@ -25,9 +26,18 @@ function missing(what: string): CliError {
   );
 }
 
+/** A member's environment: this one's, and the folder of compiled code that this program was started with. */
+export function cellEnvironment(): NodeJS.ProcessEnv {
+  const folder = process.env["NODE_COMPILE_CACHE"] ?? getCompileCacheDir();
+  return folder === undefined ? process.env : { ...process.env, NODE_COMPILE_CACHE: folder };
+}
+
 /** Runs one subcommand of the member's program in the foreground and answers with its exit code. */
 export async function runCellProgram(terminal: Terminal, args: readonly string[]): Promise<number> {
-  const child = spawn(process.execPath, [cellProgram(), ...args], { stdio: "inherit" });
+  const child = spawn(process.execPath, [cellProgram(), ...args], {
+    stdio: "inherit",
+    env: cellEnvironment(),
+  });
   const unsubscribe = terminal.onStop((signal) => child.kill(signal));
   try {
     return await new Promise<number>((resolve, reject) => {

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { closeSync, mkdirSync, openSync } from "node:fs";
+import { cellEnvironment } from "../commands/cell-program.ts";
 import type { Terminal } from "../terminal.ts";
 import type { DevMember } from "./layout.ts";
 
@@ -47,7 +48,7 @@ export class Supervisor {
     const { member, command, args } = this.#process;
     mkdirSync(member.folder, { recursive: true });
     const log = openSync(member.logFile, "a");
-    const child = spawn(command, args, { stdio: ["ignore", log, log] });
+    const child = spawn(command, args, { stdio: ["ignore", log, log], env: cellEnvironment() });
     closeSync(log);
     this.#child = child;
     this.#startedAt = this.#terminal.now();
