@@ -101,7 +101,7 @@ describe("a forwarded request", () => {
     await join(one, two);
     let received = 0;
     two.host.onRequest = () => (received += 1);
-    const answers = [ask(one, 2, Buffer.from("a")), ask(one, 2, Buffer.from("b"))];
+    const answers = ["a", "b"].map((text) => ask(one, 2, Buffer.from(text), 60_000));
     await until(() => received === 2);
     await two.transport.close();
     assert.deepEqual(await Promise.all(answers), [undefined, undefined]);
