@@ -298,7 +298,7 @@ class Keeper implements SessionKeeper {
       return WAITS;
     }
     const ttlMs = table.ttlMs[slot] ?? 0;
-    // Never earlier: after an election a deadline may lie beyond the TTL.
+    // Never earlier: the deadline since the election may cover what the old leader acknowledged a moment later.
     if (nowMs + ttlMs > (table.deadlineMs[slot] ?? 0)) table.deadlineMs[slot] = nowMs + ttlMs;
     table.checkpointAtMs[slot] = nowMs + this.#options.checkpointIntervalMs;
     return ttlMs;

@@ -31,8 +31,8 @@ export type Columns = Readonly<Record<Keyspace, ColumnChoice>>;
 function column(budgetMib: number, cacheMib: number): ColumnOptions {
   return {
     compaction: "level",
-    memtableMemoryBudget: budgetMib * MIB,
-    cacheSize: cacheMib * MIB,
+    memtableMemoryBudget: Math.floor(budgetMib * MIB),
+    cacheSize: Math.floor(cacheMib * MIB),
     compression: false,
     blockSize: 4096,
     // Full Bloom filters: most of an apply's look-ups in `index` and `requests` are for keys that do not exist.
@@ -41,7 +41,7 @@ function column(budgetMib: number, cacheMib: number): ColumnOptions {
 }
 
 export interface RocksMemory {
-  /** Multiplies every memtable budget and block cache. Default 1 (about 50 MB of memtables, 28 MB of caches). */
+  /** Multiplies every memtable budget and block cache. Default 1 (about 40 MB of memtables, 18 MB of caches). */
   readonly memoryScale?: number;
 }
 
@@ -49,17 +49,17 @@ export function rocksOptions(memory: RocksMemory): OpenOptions {
   const scale = memory.memoryScale ?? 1;
   const sized = (budgetMib: number, cacheMib: number): ColumnOptions =>
     column(budgetMib * scale, cacheMib * scale);
-  const history = sized(32, 14);
+  const history = sized(24, 8);
   return {
     ...history,
     columns: {
       default: history,
       // Hash index in data blocks and a Bloom filter over each memtable: this one is read by whole key all the time.
-      index: { ...sized(16, 8), optimize: "point-lookup" },
-      requests: { ...sized(8, 2), optimize: "point-lookup" },
-      leases: sized(4, 2),
-      "lease-keys": sized(4, 1),
-      meta: sized(4, 1),
+      index: { ...sized(12, 6), optimize: "point-lookup" },
+      requests: { ...sized(6, 1), optimize: "point-lookup" },
+      leases: sized(3, 1),
+      "lease-keys": sized(3, 1),
+      meta: sized(3, 0.5),
     },
     createIfMissing: true,
     errorIfExists: false,
