@@ -223,6 +223,10 @@ describe("3b puts, deletes and transactions", () => {
     assert.equal(member.refused(remove("a", "z")).code, "too-many-keys");
     assert.equal(member.refused(txn({ success: [put("e"), remove("a", "e")] })).code, "too-many-keys");
     assert.equal(member.range(get("a", "z")).count, 4);
+    assert.equal(
+      member.refused(txn({ success: [remove("a", "c"), remove("c", "e")] })).code,
+      "too-many-keys",
+    );
     assert.equal(member.do(remove("a", "d")).deleted, 3);
   });
 

@@ -69,6 +69,9 @@ const disturbances = fc.infiniteStream(
   fc.constantFrom("none", "none", "apply", "apply", "compact", "restart"),
 );
 
+/** None, one that turns over all the time, one that holds everything. */
+const cacheBytes = fc.constantFrom(0, 3000, 1_000_000);
+
 function settled(entries: readonly (readonly Drawn[])[]): Command[][] {
   const first = new Map<string, WriteOperation>();
   return entries.map((entry) =>
@@ -165,10 +168,10 @@ function assertByteCounter(member: Member): void {
 describe("the machine against its dumb twin", () => {
   it("any commands in any batching, with restarts and compaction, give the same results, digests and rows", () => {
     fc.assert(
-      fc.property(history, disturbances, (entries, stream) => {
+      fc.property(history, disturbances, cacheBytes, (entries, stream, cacheBytesMax) => {
         const model = new Model(settings);
         const plain = new Member({ settings });
-        const disturbed = new Member({ settings, cacheBytesMax: 0 });
+        const disturbed = new Member({ settings, cacheBytesMax });
         const register: Command = asClient({ kind: "register-client" }, NO_IDENTITY);
         const expected: unknown[][] = [];
         let waiting: MachineEntry[] = [];

@@ -232,7 +232,6 @@ function rowsAsOf(
   for (const [i, met] of page.entries()) {
     const newest = met.record ?? met.row;
     assert(newest !== undefined, "a scanned key has a record or a row");
-    if (newest.modRevision < namespace.compactRevision && !met.live) continue;
     if (newest.modRevision <= revision && !met.live) continue;
     positions.push(i);
     places.push(placeOf(newest));

@@ -211,6 +211,17 @@ describe("free-form request ids", () => {
     assert.equal(rows(member), 0);
   });
 
+  it("one that is used again after its time is remembered anew: forgetting the old one leaves it", () => {
+    const member = new Member({ settings: { ...DEFAULT_SETTINGS, clientIdleMsMax: 1000 * HOUR } });
+    member.do(put("a"), token("x"));
+    member.timeMs += DEFAULT_SETTINGS.tokenAgeMsMax;
+    assert.equal(member.do(put("a"), token("x")).version, 2);
+    for (const id of ["1", "2"]) member.do(put(id), token(id));
+    const again = member.outcome(put("a"), token("x"));
+    assert.equal(again.ok && again.replayed, true);
+    assert.equal(rows(member), 6);
+  });
+
   it("they are forgotten by number, oldest first", () => {
     const member = new Member({ settings: { ...DEFAULT_SETTINGS, tokensMax: 3 } });
     for (const id of ["1", "2", "3", "4"]) member.do(put(id), token(id));
