@@ -22,11 +22,7 @@ export class AdminApi {
   }
 
   status(timeoutMs = 3_000): Promise<admin.StatusResponse> {
-    return this.#call(
-      this.#client.status.bind(this.#client),
-      {},
-      timeoutMs,
-    );
+    return this.#call(this.#client.status.bind(this.#client), {}, timeoutMs);
   }
 
   members(): Promise<admin.ListMembersResponse> {

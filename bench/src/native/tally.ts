@@ -16,7 +16,7 @@ export function planFromNow(warmupSeconds: number, measureSeconds: number): Plan
 
 /** What a run saw. */
 export class Tally {
-  readonly latencies = new Histogram();
+  readonly latencies: Histogram = new Histogram();
   readonly #plan: Plan;
   #operations = 0;
   #completed = 0;

@@ -9,6 +9,7 @@ import type { MemberId } from "../raft/types.ts";
 import { Compactor } from "../replica/compactor.ts";
 import { CellCoordinator } from "../replica/coordinator.ts";
 import type { Environment, Measure } from "../replica/environment.ts";
+import { REFUSED_FORWARD } from "../replica/forwarding.ts";
 import { Leadership } from "../replica/leadership.ts";
 import { Replica } from "../replica/replica.ts";
 import { Snapshots } from "../replica/snapshots.ts";
@@ -106,7 +107,7 @@ async function startCore(parts: CoreParts): Promise<Core> {
   const snapshots = createSnapshots(replica, folder.generations);
   const leadership = createLeadership({ options, replica, sessions, electionTimeoutMs });
   const compactor = followCompaction(replica, parts.events);
-  // Requests that peers forward before the coordinator stands are left to their time-outs.
+  // Requests that peers forward before the coordinator stands are refused.
   const late: { coordinator?: CellCoordinator } = {};
   const transport = await createTransport({
     identity: {
@@ -303,11 +304,15 @@ function peerHandlers(parts: PeerParts): TransportHandlers {
     unreachable: (peer) => replica.unreachable(peer),
     request: (from, body, answer) => {
       const coordinator = parts.forwarded();
-      if (coordinator === undefined) return;
+      if (coordinator === undefined) {
+        answer(REFUSED_FORWARD);
+        return;
+      }
       try {
         coordinator.forwarded(body, answer);
       } catch (error) {
         environment.log.warn("a peer forwarded something malformed", { from, reason: String(error) });
+        answer(REFUSED_FORWARD);
       }
     },
     snapshot: (from, offer) => snapshots.receive(from, offer),

@@ -318,16 +318,27 @@ export class CellCoordinator implements Coordinator {
       this.#options.soon(() => call.deliver({ ok: false, failure }));
       return;
     }
-    replica.propose(
-      {
-        kind: "client",
-        namespaceId: namespace.id,
-        epoch: mutation.epoch,
-        identity: mutation.identity,
-        operation: mutation.operation,
-      },
-      call,
-    );
+    try {
+      replica.propose(
+        {
+          kind: "client",
+          namespaceId: namespace.id,
+          epoch: mutation.epoch,
+          identity: mutation.identity,
+          operation: mutation.operation,
+        },
+        call,
+      );
+    } catch (error) {
+      // A door's validation missed something that cannot be encoded; the batch of this turn is left as it was.
+      if (!(error instanceof TypeError)) throw error;
+      const failure: Failure = {
+        code: "invalid-argument",
+        outcome: "not-applied",
+        message: `The operation cannot be encoded: ${error.message}`,
+      };
+      this.#options.soon(() => call.deliver({ ok: false, failure }));
+    }
   }
 
   #load(): Load {

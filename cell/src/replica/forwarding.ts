@@ -7,6 +7,7 @@ import type {
   Renewal,
   RenewalOutcome,
   RequestIdentity,
+  Revision,
 } from "@lockstep/gateway/coordinator";
 import {
   decodeOutcome,
@@ -16,6 +17,8 @@ import {
   encodeReadResult,
   encodeWriteOperation,
 } from "../machine/index.ts";
+
+import { failures } from "./failures.ts";
 
 /**
  * What members ask each other on behalf of clients. A JSON head (small, rare: clients follow the leader by
@@ -74,23 +77,13 @@ export function encodeMutationAnswer(outcome: MutationOutcome): Uint8Array {
   return encodeOutcome(outcome);
 }
 
-export function decodeMutationAnswer(body: Uint8Array): MutationOutcome {
-  const outcome = decodeOutcome(body);
-  if (outcome.ok && outcome.result === undefined) throw new TypeError("a forwarded mutation has a result");
-  return outcome;
-}
+/** The answer of a member that can serve no forwarded request now: nothing was applied, ask again. */
+export const REFUSED_FORWARD: Uint8Array = NOTHING;
 
 export function encodeRenewalAnswer(outcome: RenewalOutcome): Uint8Array {
   return outcome.ok
     ? join({ revision: outcome.revision, remainingMs: outcome.remainingMs }, NOTHING)
     : join({ failure: outcome.failure }, NOTHING);
-}
-
-export function decodeRenewalAnswer(body: Uint8Array): RenewalOutcome {
-  const [head] = split<AnswerHead>(body);
-  if (head.failure !== undefined) return { ok: false, failure: head.failure };
-  const { revision = 0, remainingMs = [] } = head;
-  return { ok: true, revision: revision as never, remainingMs };
 }
 
 export function encodeReadAnswer(outcome: ReadOutcome): Uint8Array {
@@ -99,10 +92,41 @@ export function encodeReadAnswer(outcome: ReadOutcome): Uint8Array {
     : join({ failure: outcome.failure }, NOTHING);
 }
 
+type Refused = { readonly ok: false; readonly failure: Failure };
+
+/** A peer's answer: refused, broken (then nobody knows what happened), or what `decode` makes of it. */
+function decodeAnswer<T>(body: Uint8Array, decode: (body: Uint8Array) => T): T | Refused {
+  if (body.length === 0) return { ok: false, failure: failures.leaderChanged() };
+  try {
+    return decode(body);
+  } catch (error) {
+    return { ok: false, failure: failures.internal(`a member's answer cannot be read: ${String(error)}`) };
+  }
+}
+
+export function decodeMutationAnswer(body: Uint8Array): MutationOutcome {
+  return decodeAnswer(body, (whole): MutationOutcome => {
+    const outcome = decodeOutcome(whole);
+    if (outcome.ok && outcome.result === undefined) throw new TypeError("a mutation has a result");
+    return outcome;
+  });
+}
+
+export function decodeRenewalAnswer(body: Uint8Array): RenewalOutcome {
+  return decodeAnswer(body, (whole): RenewalOutcome => {
+    const [head] = split<AnswerHead>(whole);
+    if (head.failure !== undefined) return { ok: false, failure: head.failure };
+    const { revision = 0, remainingMs = [] } = head;
+    return { ok: true, revision: revision as Revision, remainingMs };
+  });
+}
+
 export function decodeReadAnswer(body: Uint8Array): ReadOutcome {
-  const [head, rest] = split<AnswerHead>(body);
-  if (head.failure !== undefined) return { ok: false, failure: head.failure };
-  return { ok: true, result: decodeReadResult(rest) };
+  return decodeAnswer(body, (whole): ReadOutcome => {
+    const [head, rest] = split<AnswerHead>(whole);
+    if (head.failure !== undefined) return { ok: false, failure: head.failure };
+    return { ok: true, result: decodeReadResult(rest) };
+  });
 }
 
 function join(head: object, rest: Uint8Array): Uint8Array {

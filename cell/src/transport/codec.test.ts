@@ -65,6 +65,12 @@ const anyMessage: fc.Arbitrary<Message> = fc.oneof(
     granted: fc.boolean(),
   }),
   fc.record({
+    kind: fc.constantFrom("vote-response" as const, "pre-vote-response" as const),
+    ...head,
+    granted: fc.constant(false),
+    committed: fc.record({ index: index.map((value) => Math.max(1, value) as LogIndex), term }),
+  }),
+  fc.record({
     kind: fc.constant("snapshot" as const),
     ...head,
     snapshot: fc.record({ index, term, configuration }),

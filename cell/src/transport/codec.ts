@@ -109,6 +109,9 @@ function writeMessage(writer: FrameWriter, message: Message): void {
     case "vote-response":
     case "pre-vote-response":
       writer.byte(message.granted ? 1 : 0);
+      // Indexes begin at 1: 0 says that there is no hint.
+      writer.varint(message.committed?.index ?? 0);
+      writer.varint(message.committed?.term ?? 0);
       return;
     case "snapshot":
       writeSnapshot(writer, message.snapshot);
@@ -185,9 +188,13 @@ function readMessage(reader: BodyReader): Message {
       return { kind: name, from, to, term, lastIndex, lastTerm, transfer: reader.boolean() };
     }
     case KIND["vote-response"]:
-      return { kind: "vote-response", from, to, term, granted: reader.boolean() };
-    case KIND["pre-vote-response"]:
-      return { kind: "pre-vote-response", from, to, term, granted: reader.boolean() };
+    case KIND["pre-vote-response"]: {
+      const granted = reader.boolean();
+      const index = reader.varint() as LogIndex;
+      const committed = { index, term: reader.varint() as Term };
+      const name = kind === KIND["vote-response"] ? "vote-response" : "pre-vote-response";
+      return { kind: name, from, to, term, granted, ...(index > 0 && { committed }) };
+    }
     case KIND.snapshot:
       return { kind: "snapshot", from, to, term, snapshot: readSnapshot(reader) };
     case KIND["timeout-now"]:

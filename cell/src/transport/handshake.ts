@@ -6,7 +6,7 @@ import type { ConnectionPurpose, TransportIdentity } from "./types.ts";
 
 export const PROTOCOL_VERSION = 1;
 /** A handshake frame is small; nobody may make a stranger's connection hold more. */
-export const HANDSHAKE_BYTES_MAX = 4 * 1024;
+export const HANDSHAKE_BYTES_MAX: number = 4 * 1024;
 
 const MAGIC = "LSTP";
 const PURPOSES: readonly ConnectionPurpose[] = ["raft", "forward", "snapshot"];

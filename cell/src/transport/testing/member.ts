@@ -1,4 +1,5 @@
 import type { MemberId, Message, LogIndex, Term } from "../../raft/types.ts";
+import type { PeerAddress } from "../types.ts";
 import { createTransport } from "../index.ts";
 import type {
   AdmissionVerdict,
@@ -109,7 +110,7 @@ export class Members implements AsyncDisposable {
   }
 }
 
-export function peer(number: number, address: string, incarnation = `life-${number}`) {
+export function peer(number: number, address: string, incarnation: string = `life-${number}`): PeerAddress {
   return { memberId: id(number), incarnation, address };
 }
 
