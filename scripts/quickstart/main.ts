@@ -70,7 +70,10 @@ interface Stage {
   readonly worker: (name: string) => Talker;
 }
 
-const is = (event: string) => (line: { readonly event?: string }) => line.event === event;
+/** A matcher for a worker's JSON lines. */
+function is(event: string): (line: { readonly event?: string }) => boolean {
+  return (line) => line.event === event;
+}
 
 async function story(): Promise<void> {
   const stage = await setTheStage();
