@@ -37,7 +37,7 @@ const ENTRY_COMMANDS_MAX = 4096;
  * entry: under load entries grow instead of multiplying, and each costs a disk write and a round trip on every
  * member. With little load the window never fills, so it adds no delay.
  */
-const ENTRIES_IN_FLIGHT_MAX = 4;
+export const ENTRIES_IN_FLIGHT_MAX: number = 4;
 
 /**
  * All commands of one event-loop turn become one Raft entry. Outcomes come back by index and term: if another term's
@@ -46,7 +46,11 @@ const ENTRIES_IN_FLIGHT_MAX = 4;
  */
 export class Proposals {
   readonly #options: ProposalOptions;
+  /** Those of a lost leadership too, until something is applied at their indexes. */
   readonly #inFlight = new Map<LogIndex, Batch>();
+  /** Entries of the present leadership: only these fill the window. */
+  #windowed = 0;
+  #term: Term = 0 as Term;
   #waiters: (Waiter | undefined)[] = [];
   #scheduled = false;
   #waiting = 0;
@@ -60,9 +64,9 @@ export class Proposals {
     return this.#waiting;
   }
 
-  /** Entries proposed and not applied. */
+  /** Entries proposed under the present leadership and not applied. */
   get entriesInFlight(): number {
-    return this.#inFlight.size;
+    return this.#windowed;
   }
 
   add(command: Command, waiter: Waiter | undefined): void {
@@ -80,16 +84,26 @@ export class Proposals {
 
   /** Room came free, or a turn ended. */
   flush(): void {
-    if (this.#waiters.length === 0 || this.#inFlight.size >= ENTRIES_IN_FLIGHT_MAX) return;
+    if (this.#waiters.length === 0 || this.#windowed >= ENTRIES_IN_FLIGHT_MAX) return;
     this.#proposeTurn();
     this.#options.pump();
   }
 
+  /**
+   * This member does not lead any more. What is in the log may still be committed by another leader and is answered
+   * when something is applied at its index; perhaps that is never, so it must not hold a later leadership's window.
+   * What waited for that window goes another way now: nothing may ever be applied to let it through.
+   */
+  leadershipLost(): void {
+    this.#windowed = 0;
+    this.#term = 0 as Term;
+    if (this.#waiters.length > 0) this.#proposeTurn();
+  }
+
   /** The entry at `index` was applied; `term` is its own. */
   applied(index: LogIndex, term: Term, outcomes: readonly CommandOutcome[]): void {
-    const batch = this.#inFlight.get(index);
+    const batch = this.#take(index);
     if (batch === undefined) return;
-    this.#inFlight.delete(index);
     if (batch.term !== term) {
       this.#settleAll(batch.waiters, { ok: false, failure: failures.leaderChanged() });
       return;
@@ -109,20 +123,15 @@ export class Proposals {
   skippedTo(index: LogIndex): void {
     for (const [at, batch] of this.#inFlight) {
       if (at > index) continue;
-      this.#inFlight.delete(at);
+      this.#take(at);
       this.#settleAll(batch.waiters, { ok: false, failure: failures.lostAnswer() });
     }
   }
 
-  /** Fails whoever waited past the deadline. What is in the log may still be applied. */
+  /** Fails whoever waited past the deadline. What is in the log, or encoded for it, may still be applied. */
   expire(nowMs: number): void {
-    for (const batch of this.#inFlight.values()) {
-      for (const waiter of batch.waiters) {
-        if (waiter !== undefined && !waiter.settled && waiter.deadlineMs <= nowMs) {
-          this.#settle(waiter, { ok: false, failure: failures.deadline("unknown") });
-        }
-      }
-    }
+    for (const batch of this.#inFlight.values()) this.#expireLate(batch.waiters, nowMs);
+    this.#expireLate(this.#waiters, nowMs);
   }
 
   close(): void {
@@ -149,7 +158,7 @@ export class Proposals {
     const data = this.#options.encoder.finish(this.#options.wallMs());
     const proposed = this.#options.propose(data);
     if (proposed.ok) {
-      this.#inFlight.set(proposed.index, { term: proposed.term, waiters });
+      this.#sent(proposed.index, { term: proposed.term, waiters });
       return;
     }
     const failure =
@@ -165,6 +174,32 @@ export class Proposals {
       } else {
         this.#settle(waiter, { ok: false, failure });
       }
+    }
+  }
+
+  #sent(index: LogIndex, batch: Batch): void {
+    // An entry of an earlier leadership of this member was cut from its log here, but a follower that has it may still
+    // become leader and commit it.
+    const cut = this.#inFlight.get(index);
+    if (cut !== undefined) this.#settleAll(cut.waiters, { ok: false, failure: failures.lostAnswer() });
+    if (batch.term !== this.#term) this.#windowed = 0;
+    this.#term = batch.term;
+    this.#windowed += 1;
+    this.#inFlight.set(index, batch);
+  }
+
+  #take(index: LogIndex): Batch | undefined {
+    const batch = this.#inFlight.get(index);
+    if (batch === undefined) return undefined;
+    this.#inFlight.delete(index);
+    if (batch.term === this.#term) this.#windowed -= 1;
+    return batch;
+  }
+
+  #expireLate(waiters: readonly (Waiter | undefined)[], nowMs: number): void {
+    for (const waiter of waiters) {
+      if (waiter === undefined || waiter.settled || waiter.deadlineMs > nowMs) continue;
+      this.#settle(waiter, { ok: false, failure: failures.deadline("unknown") });
     }
   }
 

@@ -221,13 +221,12 @@ export class Replica {
     this.proposals.add(command, waiter);
   }
 
-  /** A command of the leader's own. */
+  /**
+   * A command of the leader's own. No deadline: it is decided, refused, or its leadership is lost, and to propose it
+   * again before that would only add to what is slow.
+   */
   proposeOwn(command: Command, settled: (outcome: CommandOutcome) => void): void {
-    this.proposals.add(command, {
-      deliver: settled,
-      deadlineMs: this.parts.environment.clock.monotonicMs() + 10_000,
-      settled: false,
-    });
+    this.proposals.add(command, { deliver: settled, deadlineMs: Number.POSITIVE_INFINITY, settled: false });
   }
 
   read(read: PendingRead): void {
@@ -449,7 +448,10 @@ export class Replica {
       this.#role = raft.role;
       this.#term = raft.term;
       environment.log.info("role changed", { role: raft.role, term: raft.term });
-      if (wasLeader) this.#connections?.leadership.deposed();
+      if (wasLeader) {
+        this.#connections?.leadership.deposed();
+        this.proposals.leadershipLost();
+      }
       if (raft.role === "leader") this.#connections?.leadership.elected(raft.term, raft.lastIndex);
     }
     if (raft.leader !== this.#leader) {
