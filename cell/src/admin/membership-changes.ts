@@ -205,18 +205,22 @@ export class MembershipChanges {
     const proposed = raft.proposeConfiguration({ transition: "auto", steps, context: encodePlan(plan) });
     if (!proposed.ok) throw refusedProposal(proposed.reason);
     return new Promise((resolve, reject) => {
-      const cancel = environment.after(DECISION_TIMEOUT_MS, () =>
+      const unknown = (): void =>
         reject(
           new AdminError(
             "timeout",
             "No majority confirmed the change in time: it may still take effect. List the members.",
           ),
-        ),
-      );
-      this.#replica.onConfigurationDecided(proposed.index, (term, outcome) => {
+        );
+      const forget = this.#replica.onConfigurationDecided(proposed.index, (term, outcome) => {
         cancel();
-        if (term === proposed.term) resolve(outcome);
+        if (term === undefined) unknown();
+        else if (term === proposed.term && outcome !== undefined) resolve(outcome);
         else reject(new AdminError("not-leader", "Another leader took over; the change was not made."));
+      });
+      const cancel = environment.after(DECISION_TIMEOUT_MS, () => {
+        forget();
+        unknown();
       });
       this.#replica.pump();
     });

@@ -72,6 +72,12 @@ export interface ReplicaListener {
   deadlines?(nowMs: number): void;
 }
 
+/**
+ * What became of a proposed membership change: the entry at its index has this term, and this outcome if it is a change
+ * at all. No term: nobody here can tell.
+ */
+export type ChangeDecided = (term: Term | undefined, outcome: ChangeOutcome | undefined) => void;
+
 /** Heartbeat rounds whose send time is remembered: more than an election timeout's worth. */
 const TICKS_REMEMBERED = 1024;
 const ONE_SECOND_MS = 1000;
@@ -91,7 +97,7 @@ export class Replica {
   readonly #lane: AppendLane;
   readonly #applyQueue: ApplyQueue;
   readonly #listeners = new Set<ReplicaListener>();
-  readonly #changeWaiters = new Map<LogIndex, (term: Term, outcome: ChangeOutcome) => void>();
+  readonly #changeWaiters = new Map<LogIndex, ChangeDecided>();
   readonly #tickTimes = new Float64Array(TICKS_REMEMBERED).fill(Number.NEGATIVE_INFINITY);
   #connections: ReplicaConnections | undefined;
   #pumping = false;
@@ -233,9 +239,14 @@ export class Replica {
     this.reads.add(read);
   }
 
-  /** Calls back when the configuration entry at `index` was decided; with another term it was overwritten. */
-  onConfigurationDecided(index: LogIndex, callback: (term: Term, outcome: ChangeOutcome) => void): void {
-    this.#changeWaiters.set(index, callback);
+  /** Calls back once the entry at `index` was decided. @returns the function that calls it off. */
+  onConfigurationDecided(index: LogIndex, decided: ChangeDecided): () => void {
+    // An entry of an earlier leadership that was cut here may still be committed elsewhere.
+    this.#changeDecided(index, undefined, undefined);
+    this.#changeWaiters.set(index, decided);
+    return () => {
+      if (this.#changeWaiters.get(index) === decided) this.#changeWaiters.delete(index);
+    };
   }
 
   receive(messages: readonly Message[]): void {
@@ -334,10 +345,16 @@ export class Replica {
     if (this.#pumping) return;
     this.#pumping = true;
     this.#guard(() => {
-      while (this.parts.raft.hasReady()) this.#carryOut(this.parts.raft.ready());
+      const { raft } = this.parts;
+      while (raft.hasReady()) {
+        const ready = raft.ready();
+        // Before anything is applied that a later leader committed: from then on this member's sessions do not count.
+        this.#observeLeadership();
+        this.#carryOut(ready);
+      }
+      this.#observeLeadership();
     });
     this.#pumping = false;
-    this.#observeLeadership();
   }
 
   /** No more input is taken; whoever waits is told. */
@@ -345,6 +362,7 @@ export class Replica {
     if (this.#closed) return;
     this.proposals.close();
     this.reads.close();
+    for (const index of [...this.#changeWaiters.keys()]) this.#changeDecided(index, undefined, undefined);
     this.#closed = true;
   }
 
@@ -368,6 +386,7 @@ export class Replica {
       if (entry === undefined || result === undefined) continue;
       this.proposals.applied(entry.index, entry.term, result.outcomes);
       this.logKeeper.applied(entry.data.length);
+      if (this.#changeWaiters.size > 0) this.#changeDecided(entry.index, entry.term, undefined);
     }
     this.#connections?.leadership.changed(applied.leaseChanges);
     this.parts.hub.publish(applied.events, this.revision);
@@ -390,8 +409,14 @@ export class Replica {
     } else {
       environment.log.warn("membership change refused", { reason: outcome.reason, detail: outcome.detail });
     }
-    this.#changeWaiters.get(entry.index)?.(entry.term, outcome);
-    this.#changeWaiters.delete(entry.index);
+    this.#changeDecided(entry.index, entry.term, outcome);
+  }
+
+  #changeDecided(index: LogIndex, term: Term | undefined, outcome: ChangeOutcome | undefined): void {
+    const decided = this.#changeWaiters.get(index);
+    if (decided === undefined) return;
+    this.#changeWaiters.delete(index);
+    decided(term, outcome);
   }
 
   #announceRemoval(): void {
@@ -431,6 +456,9 @@ export class Replica {
       announced: index,
     });
     this.proposals.skippedTo(index);
+    for (const at of [...this.#changeWaiters.keys()]) {
+      if (at <= index) this.#changeDecided(at, undefined, undefined);
+    }
     this.divergence.reset();
     this.logKeeper.installed(index);
     this.#connections?.leadership.reload();

@@ -57,7 +57,8 @@ class MemoryGenerationsTwin implements MemoryGenerations {
     this.#pending = store;
     return Promise.resolve({
       store,
-      commit: (note = new Uint8Array(0)): Promise<Store> => this.#commit(store, note),
+      commit: (note = new Uint8Array(0), swap = () => undefined): Promise<Store> =>
+        this.#commit(store, note, swap),
       abort: async (): Promise<void> => {
         if (this.#pending === store) this.#pending = undefined;
         await store.close();
@@ -79,7 +80,7 @@ class MemoryGenerationsTwin implements MemoryGenerations {
     this.#live.store.crash(random);
   }
 
-  async #commit(store: MemoryStore, note: Uint8Array): Promise<Store> {
+  async #commit(store: MemoryStore, note: Uint8Array, swap: (store: Store) => void): Promise<Store> {
     assert(this.#pending === store, "a generation is committed or aborted once");
     const life = this.#life;
     await store.barrier();
@@ -91,6 +92,7 @@ class MemoryGenerationsTwin implements MemoryGenerations {
     this.#live = this.#renamed;
     this.#renamed = undefined;
     this.#pending = undefined;
+    swap(store);
     await old.store.close();
     return store;
   }
