@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { encodePlan } from "../machine/membership.ts";
-import type { LogIndex, MemberId } from "../raft/types.ts";
+import type { LogIndex, MemberId, Term } from "../raft/types.ts";
 import { Cluster, ELECTION_TICKS } from "./testing/cluster.ts";
 import type { TestMember } from "./testing/cluster.ts";
 
@@ -75,9 +75,16 @@ describe("replica", () => {
     cluster.settle();
     let leading: boolean | undefined;
     old.replica.listen({ applied: () => (leading ??= old.leadership.leadsSessions) });
-    cluster.elect(2);
-    cluster.lost = () => false;
-    cluster.pass(3);
+    const { raft } = cluster.elect(2);
+    const last = old.raft.lastIndex;
+    // The first that the old leader hears of its successor says that the entry is committed.
+    const [prevIndex, prevTerm] = [last, old.raft.termAt(last) ?? (0 as Term)];
+    old.replica.receive([
+      {
+        ...{ kind: "append", from: 2 as MemberId, to: 1 as MemberId, term: raft.term, commit: last },
+        ...{ prevIndex, prevTerm, entries: [] },
+      },
+    ]);
     assert.equal(old.state.machine.revision, 2);
     assert.equal(leading, false);
   });
