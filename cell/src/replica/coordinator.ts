@@ -86,7 +86,10 @@ class MutationCall implements Waiter {
 
   deliver(outcome: CommandOutcome): void {
     this.settled = true;
-    this.#deliver(outcome as MutationOutcome);
+    // What a later attempt was refused for says nothing about the first.
+    const uncertain = this.mayBeApplied && !outcome.ok && outcome.failure.outcome === "not-applied";
+    const whole = uncertain ? { ...outcome, failure: { ...outcome.failure, outcome: "unknown" } } : outcome;
+    this.#deliver(whole as MutationOutcome);
   }
 
   fail(failure: Failure): void {
@@ -135,6 +138,8 @@ export class CellCoordinator implements Coordinator {
         if (leader !== undefined) this.#options.soon(() => this.#unpark());
       },
       configurationChanged: () => {
+        // A state transfer moves the revision without an apply.
+        this.#serveRevisionWaiters();
         const leader = options.replica.leaderHint();
         if (leader === undefined) return;
         for (const listener of this.#leaderListeners) listener(leader);
@@ -160,18 +165,15 @@ export class CellCoordinator implements Coordinator {
     }
     const serve = (): void => deliver(this.#serve(read));
     const fail = (failure: Failure): void => deliver({ ok: false, failure });
-    const deadlineMs = this.#deadline(read.deadlineMs);
-    if (read.consistency === "serializable" && operation.kind !== "lease-time-to-live") {
-      if (read.minRevision === undefined || read.minRevision <= replica.revision) {
-        this.#options.soon(serve);
-      } else {
-        this.#revisionWaiters.push({ revision: read.minRevision, deadlineMs, serve, fail });
-      }
-      return;
-    }
-    const refused = admitRead({ readsPending: replica.reads.pending }, this.#options.admission);
+    const serializable = read.consistency === "serializable" && operation.kind !== "lease-time-to-live";
+    const { minRevision = 0 } = read;
+    if (serializable && minRevision <= replica.revision) return this.#options.soon(serve);
+    const readsPending = replica.reads.pending + this.#revisionWaiters.length;
+    const refused = admitRead({ readsPending }, this.#options.admission);
     if (refused !== undefined) return failLater(refused);
-    replica.read({ serve: this.#sampled(serve, replica.parts.measure.read), fail, deadlineMs });
+    const deadlineMs = this.#deadline(read.deadlineMs);
+    if (serializable) this.#revisionWaiters.push({ revision: minRevision, deadlineMs, serve, fail });
+    else replica.read({ serve: this.#sampled(serve, replica.parts.measure.read), fail, deadlineMs });
   }
 
   renew(renewal: Renewal, deliver: Deliver<RenewalOutcome>): void {
@@ -239,7 +241,8 @@ export class CellCoordinator implements Coordinator {
       case "mutate": {
         const { mutation } = forwarded;
         const reply = (outcome: MutationOutcome): void => answer(encodeMutationAnswer(outcome));
-        if (!this.#options.replica.isLeader) return reply({ ok: false, failure: failures.leaderChanged() });
+        if (this.#closed || !this.#options.replica.isLeader)
+          return reply({ ok: false, failure: failures.leaderChanged() });
         return this.#proposeHere({
           mutation,
           deadlineMs: this.#deadline(mutation.deadlineMs),
@@ -250,10 +253,10 @@ export class CellCoordinator implements Coordinator {
       case "renew":
         return this.#renewHere(forwarded.renewal, (outcome) => answer(encodeRenewalAnswer(outcome)));
       case "lease": {
-        const { namespace, operation } = forwarded;
+        const { namespace, epoch, operation, deadlineMs } = forwarded;
         const reply = (outcome: ReadOutcome): void => answer(encodeReadAnswer(outcome));
         if (!this.#options.replica.isLeader) return reply({ ok: false, failure: failures.leaderChanged() });
-        return this.read({ namespace, epoch: 0, operation, consistency: "linearizable" }, reply);
+        return this.read({ namespace, epoch, operation, consistency: "linearizable", deadlineMs }, reply);
       }
       default:
         return assertNever(forwarded);
@@ -293,8 +296,7 @@ export class CellCoordinator implements Coordinator {
   }
 
   #deadline(deadlineMs: number | undefined): number {
-    const bounded = Math.min(deadlineMs ?? DEADLINE_MS_DEFAULT, DEADLINE_MS_MAX);
-    return this.#options.replica.parts.environment.clock.monotonicMs() + bounded;
+    return this.#options.replica.parts.environment.clock.monotonicMs() + boundedDeadline(deadlineMs);
   }
 
   #route(call: MutationCall): void {
@@ -394,8 +396,10 @@ export class CellCoordinator implements Coordinator {
       this.#options.soon(() => deliver({ ok: false, failure: failures.noLeader() }));
       return;
     }
-    const body = encodeForwarded({ kind: "lease", namespace: read.namespace, operation });
-    transport.request(replica.leaderId, body, read.deadlineMs ?? DEADLINE_MS_DEFAULT, (answer) => {
+    const { namespace, epoch } = read;
+    const deadlineMs = boundedDeadline(read.deadlineMs);
+    const body = encodeForwarded({ kind: "lease", namespace, epoch, operation, deadlineMs });
+    transport.request(replica.leaderId, body, deadlineMs, (answer) => {
       if (answer === undefined || answer === "unsent") deliver({ ok: false, failure: failures.noLeader() });
       else deliver(decodeReadAnswer(answer));
     });
@@ -427,7 +431,7 @@ export class CellCoordinator implements Coordinator {
   }
 
   #serve(read: Read): ReadOutcome {
-    const { replica, sessions } = this.#options;
+    const { replica, sessions, leadership } = this.#options;
     const { machine, store } = replica.parts.state;
     const namespace = machine.namespaceByName(read.namespace);
     if (namespace === undefined) return { ok: false, failure: failures.namespaceNotFound(read.namespace) };
@@ -443,6 +447,9 @@ export class CellCoordinator implements Coordinator {
       case "lease-list":
         return { ok: true, result: machine.listLeases(namespace.id, operation, store) };
       case "lease-time-to-live": {
+        // Only who leads the sessions knows; it may have stopped since the read came in.
+        if (!replica.isLeader || !leadership.leadsSessions)
+          return { ok: false, failure: failures.leaderChanged() };
         const nowMs = replica.parts.environment.clock.monotonicMs();
         const lease = machine.lease(namespace.id, operation.leaseId, store);
         const remainingMs = sessions.remainingMs(namespace.id, operation.leaseId, nowMs);
@@ -492,15 +499,18 @@ export class CellCoordinator implements Coordinator {
     for (const call of parked) this.#route(call);
   }
 
+  /** Whether another try makes sense: encoding all that is parked for a leader that cannot be reached does not. */
+  #leaderInReach(): boolean {
+    const { replica, transport } = this.#options;
+    return replica.isLeader || transport.connected().includes(replica.leaderId);
+  }
+
   #checkDeadlines(nowMs: number): void {
     if (this.#parked.length > 0) {
       const late = this.#parked.filter((call) => call.deadlineMs <= nowMs);
       this.#parked = this.#parked.filter((call) => call.deadlineMs > nowMs);
-      for (const call of late) {
-        // A retry of a call whose first answer was lost may have been applied by that first attempt.
-        call.fail({ ...failures.noLeader(), outcome: call.mayBeApplied ? "unknown" : "not-applied" });
-      }
-      if (this.#options.replica.leaderId !== 0) this.#unpark();
+      for (const call of late) call.fail(failures.noLeader());
+      if (this.#leaderInReach()) this.#unpark();
     }
     if (this.#revisionWaiters.length > 0) {
       const late = this.#revisionWaiters.filter((waiter) => waiter.deadlineMs <= nowMs);
@@ -508,6 +518,11 @@ export class CellCoordinator implements Coordinator {
       for (const waiter of late) waiter.fail(failures.deadline("not-applied"));
     }
   }
+}
+
+/** Also what a timer can hold (S3). */
+function boundedDeadline(deadlineMs: number | undefined): number {
+  return Math.min(deadlineMs ?? DEADLINE_MS_DEFAULT, DEADLINE_MS_MAX);
 }
 
 function epochDiffers(namespace: NamespaceInfo, epoch: number): boolean {

@@ -27,7 +27,13 @@ import { failures } from "./failures.ts";
 export type Forwarded =
   | { readonly kind: "mutate"; readonly mutation: Mutation }
   | { readonly kind: "renew"; readonly renewal: Renewal }
-  | { readonly kind: "lease"; readonly namespace: string; readonly operation: LeaseTimeToLiveOperation };
+  | {
+      readonly kind: "lease";
+      readonly namespace: string;
+      readonly epoch: number;
+      readonly operation: LeaseTimeToLiveOperation;
+      readonly deadlineMs: number;
+    };
 
 interface MutateHead {
   readonly kind: "mutate";

@@ -31,7 +31,7 @@ export class ReadRounds {
   readonly #options: ReadOptions;
   #collecting: PendingRead[] = [];
   readonly #rounds = new Map<number, readonly PendingRead[]>();
-  readonly #confirmed: { readonly index: LogIndex; readonly reads: readonly PendingRead[] }[] = [];
+  readonly #confirmed: { readonly index: LogIndex; reads: readonly PendingRead[] }[] = [];
   #nextRequest = 1;
   #scheduled = false;
 
@@ -101,6 +101,8 @@ export class ReadRounds {
     for (const [request, reads] of this.#rounds) {
       if (reads.some((read) => read.deadlineMs <= nowMs)) this.#rounds.set(request, failLate(reads, nowMs));
     }
+    // Confirmed, and the apply does not get there: a state transfer may take minutes.
+    for (const batch of this.#confirmed) batch.reads = failLate(batch.reads, nowMs);
     this.#scheduleFlush();
   }
 

@@ -219,11 +219,11 @@ export class Cluster {
     }
   }
 
-  /** Lets time pass for `id` only, or for all, and whatever that moves settle. */
-  pass(ticks: number, id?: number): void {
+  /** Lets time pass, and whatever that moves settle. */
+  pass(ticks: number): void {
     for (let tick = 0; tick < ticks; tick += 1) {
       this.nowMs += TICK_MS;
-      for (const member of this.members) if (id === undefined || member.id === id) member.replica.tick();
+      for (const member of this.members) member.replica.tick();
       this.settle();
     }
   }
