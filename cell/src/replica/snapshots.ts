@@ -41,6 +41,8 @@ export class Snapshots {
   #staged: Staged | undefined;
   /** From the core's decision until the old store is gone: no other state is taken in meanwhile. */
   #adopting = false;
+  /** The generation that was given up last is closed and removed: the next one is made in the same folder. */
+  #discarded: Promise<void> = Promise.resolve();
   #counter = 0;
 
   constructor(options: SnapshotsOptions) {
@@ -103,8 +105,9 @@ export class Snapshots {
     if (header === undefined || header.snapshot.index <= this.#options.state.appliedIndex) return undefined;
     if (this.#receiving?.offerId === offer.id && !this.#receiving.failed) return this.#receiving;
     if (this.#staged !== undefined || this.#adopting) return undefined;
-    const previous = this.#receiving;
-    const receiver = new StateReceiver(offer.id, this.#begin(previous), () => this.#complete(from, header));
+    const receiver = new StateReceiver(offer.id, this.#begin(this.#receiving), (complete) =>
+      this.#complete(complete, from, header),
+    );
     this.#receiving = receiver;
     return receiver;
   }
@@ -142,17 +145,24 @@ export class Snapshots {
   }
 
   async #begin(previous: StateReceiver | undefined): Promise<PendingGeneration> {
+    await this.#discarded;
     await previous?.discard();
     return this.#options.generations.begin();
   }
 
+  /** A failure to remove it is the next one's concern: that begins by removing what is there. */
+  #discard(generation: PendingGeneration): void {
+    this.#discarded = generation.abort().catch((error: unknown) => {
+      this.#options.environment.log.warn("a received state could not be removed", { reason: String(error) });
+    });
+  }
+
   /** Everything is in and verified: tell the core, which installs it or (being further by now) ignores it. */
-  #complete(from: MemberId, header: Header): Promise<void> {
-    const receiver = this.#receiving;
-    assert(receiver !== undefined, "a complete state was being received");
+  #complete(receiver: StateReceiver, from: MemberId, header: Header): Promise<void> {
     return receiver.generation().then(
       (generation) =>
         new Promise<void>((resolve, reject) => {
+          if (this.#receiving !== receiver) return reject(new Error("another state took its place"));
           const { environment, raft } = this.#options;
           const cancel = environment.after(DECISION_MS_MAX, () =>
             reject(new Error("the state was not installed in time")),
@@ -174,7 +184,7 @@ export class Snapshots {
             // Not taken: this member is further than the state, or the sender was deposed.
             this.#staged = undefined;
             this.#receiving = undefined;
-            void generation.abort();
+            this.#discard(generation);
             if (raft.commit >= header.snapshot.index && before >= header.snapshot.index) settle.resolve();
             else settle.reject(new Error("the state is not wanted any more"));
           }
@@ -188,11 +198,15 @@ class StateReceiver implements SnapshotReceiver {
   readonly offerId: string;
   readonly #generation: Promise<PendingGeneration>;
   readonly #sink: Promise<ReturnType<typeof createSnapshotSink>>;
-  readonly #complete: () => Promise<void>;
+  readonly #complete: (complete: StateReceiver) => Promise<void>;
   nextChunk = 0;
   failed = false;
 
-  constructor(offerId: string, generation: Promise<PendingGeneration>, complete: () => Promise<void>) {
+  constructor(
+    offerId: string,
+    generation: Promise<PendingGeneration>,
+    complete: (complete: StateReceiver) => Promise<void>,
+  ) {
     this.offerId = offerId;
     this.#generation = generation;
     this.#complete = complete;
@@ -224,7 +238,7 @@ class StateReceiver implements SnapshotReceiver {
       this.failed = true;
       throw error;
     }
-    await this.#complete();
+    await this.#complete(this);
   }
 
   /** A broken connection may resume; only a stream that is given up or replaced is discarded. */
