@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { mkdir, open, readFile, readdir, rename } from "node:fs/promises";
+import { open, readFile, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { MemberId } from "../raft/types.ts";
+import { createNodeDisk } from "../wal/index.ts";
 
 /** Who this folder belongs to; written once, before anything else, and never changed. */
 export interface MemberIdentity {
@@ -28,11 +29,13 @@ export class IdentityError extends Error {
 }
 
 const FILE = "identity.json";
+/** There while the folder belongs to nobody: then log and store, if any, took part in nothing. */
 const JOINING_FILE = "joining.json";
+const PARTS = ["wal", "store"] as const;
 
 /** Reads who a folder belongs to; a fresh one gets an incarnation. */
 export async function openFolder(directory: string, name: string): Promise<FolderState> {
-  await mkdir(directory, { recursive: true });
+  await createNodeDisk().makeDirectory(directory);
   const identity = await readJson<MemberIdentity>(join(directory, FILE));
   if (identity !== undefined) {
     if (identity.name !== name) {
@@ -41,17 +44,26 @@ export async function openFolder(directory: string, name: string): Promise<Folde
       );
     }
     const entries = await readdir(directory);
-    for (const part of ["wal", "store"]) {
+    for (const part of PARTS) {
       if (!entries.includes(part)) {
         throw new IdentityError(
           `${directory} has lost its ${part}/ folder: this member's acknowledged writes may be gone, so it must not vote again under its old identity. Remove member ${String(identity.memberId)} (lockstep member remove), then join with an empty folder under a new name.`,
         );
       }
     }
+    await removeJoining(directory);
     return { kind: "member", identity };
   }
   const joining = await readJson<UnjoinedIdentity>(join(directory, JOINING_FILE));
   if (joining?.name === name) return { kind: "unjoined", identity: joining };
+  if (joining === undefined) {
+    const part = (await readdir(directory)).find((entry) => (PARTS as readonly string[]).includes(entry));
+    if (part !== undefined) {
+      throw new IdentityError(
+        `${directory} holds a ${part}/ folder but no ${FILE}: it belongs to a member whose name was lost, and its acknowledged writes are not thrown away. Put ${FILE} back, or replace the member: remove it from the cell and join with an empty folder under a new name.`,
+      );
+    }
+  }
   const fresh: UnjoinedIdentity = { name, incarnation: randomUUID() };
   await writeJson(directory, JOINING_FILE, fresh);
   return { kind: "unjoined", identity: fresh };
@@ -60,6 +72,12 @@ export async function openFolder(directory: string, name: string): Promise<Folde
 /** From here on the folder is this member's. Written last, when log and store exist. */
 export async function writeIdentity(directory: string, identity: MemberIdentity): Promise<void> {
   await writeJson(directory, FILE, identity);
+  await removeJoining(directory);
+}
+
+async function removeJoining(directory: string): Promise<void> {
+  await rm(join(directory, JOINING_FILE), { force: true });
+  await syncFolder(directory);
 }
 
 /** The identity of a stopped member's folder, for offline tools. */
@@ -93,6 +111,10 @@ async function writeJson(directory: string, file: string, value: unknown): Promi
     await handle.close();
   }
   await rename(temporary, join(directory, file));
+  await syncFolder(directory);
+}
+
+async function syncFolder(directory: string): Promise<void> {
   const folder = await open(directory, "r");
   try {
     await folder.sync();
