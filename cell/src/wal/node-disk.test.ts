@@ -35,6 +35,18 @@ describe("the real disk", () => {
     assert.ok((await disk.freeBytes(directory)) > 0);
   });
 
+  it("makes a directory whose path is relative", { timeout: 5000 }, async () => {
+    const before = process.cwd();
+    process.chdir(folder);
+    try {
+      await disk.makeDirectory("d");
+      await disk.makeDirectory(path.join("..", path.basename(folder), "e", "f"));
+    } finally {
+      process.chdir(before);
+    }
+    assert.deepEqual(await disk.list(folder), ["d", "e"]);
+  });
+
   it("writes pieces at their position, more of them than one writev takes, and leaves the rest alone", async () => {
     const name = path.join(folder, "file");
     await disk.createZeroed(name, 10_000);

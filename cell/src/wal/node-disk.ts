@@ -38,7 +38,9 @@ export function createNodeDisk(): Disk {
 async function makeDirectory(directory: string): Promise<void> {
   const first = await fs.promises.mkdir(directory, { recursive: true });
   if (first === undefined) return;
-  for (let made = path.resolve(directory); made.length >= first.length; made = path.dirname(made)) {
+  // `first` is as relative as `directory` is.
+  const top = path.resolve(first);
+  for (let made = path.resolve(directory); made.length >= top.length; made = path.dirname(made)) {
     await syncDirectory(path.dirname(made));
   }
 }
