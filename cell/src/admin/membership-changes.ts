@@ -83,6 +83,7 @@ export class MembershipChanges {
     this.#requireLeader();
     const membership = await this.current();
     this.#check(membership, request);
+    if (!request.force) await this.#untilHealthy(membership, request);
     const steps: ConfigurationStep[] = [
       ...request.promote.map((id) => ({ kind: "add-voter", id }) as const),
       ...request.demote.map((id) => ({ kind: "add-learner", id }) as const),
@@ -95,11 +96,13 @@ export class MembershipChanges {
   }
 
   /** 0: the most caught-up other voter. @returns the new leader. */
-  async transferLeadership(target: MemberId): Promise<MemberId> {
+  async transferLeadership(target: MemberId, timeoutMs: number = DECISION_TIMEOUT_MS): Promise<MemberId> {
     this.#requireLeader();
     const { raft, self, state } = this.#replica.parts;
+    const best = (): MemberId | undefined => mostCaughtUp(raft.status().progress, self);
+    if (target === 0) await this.#signsOfLife(() => best() !== undefined);
     const { voters } = state.membership.configuration;
-    const chosen = target === 0 ? mostCaughtUp(raft.status().progress, self) : target;
+    const chosen = target === 0 ? best() : target;
     if (chosen === self) return self;
     if (chosen === undefined || !voters.includes(chosen)) {
       throw new AdminError(
@@ -109,11 +112,17 @@ export class MembershipChanges {
     }
     raft.transferLeadership(chosen);
     this.#replica.pump();
-    await this.#until(() => this.#replica.leaderId === chosen, DECISION_TIMEOUT_MS, {
-      code: "timeout",
-      message: `Member ${String(chosen)} did not take over. It may be lagging or unreachable; look at the leader's progress with \`lockstep status\`.`,
-    });
-    return chosen;
+    const moved = await this.#until(
+      () => this.#replica.leaderId !== 0 && this.#replica.leaderId !== self,
+      timeoutMs,
+    );
+    if (!moved) {
+      throw new AdminError(
+        "timeout",
+        `Member ${String(chosen)} did not take over. It may be lagging or unreachable; look at the leader's progress with \`lockstep status\`.`,
+      );
+    }
+    return this.#replica.leaderId;
   }
 
   #requireLeader(): void {
@@ -171,10 +180,24 @@ export class MembershipChanges {
     for (const id of request.demote) {
       if (!voters.includes(id)) throw new AdminError("not-a-voter", `Member ${String(id)} is no voter.`);
     }
-    if (!request.force) this.#checkHealth(membership, request);
   }
 
-  #checkHealth(membership: Membership, request: ChangeRequest): void {
+  async #untilHealthy(membership: Membership, request: ChangeRequest): Promise<void> {
+    await this.#signsOfLife(() => this.#illness(membership, request) === undefined);
+    const illness = this.#illness(membership, request);
+    if (illness !== undefined) throw illness;
+  }
+
+  /**
+   * The core counts signs of life anew every election timeout (R13): right after, everybody seems silent. Gives them
+   * some heartbeats' time to answer.
+   */
+  async #signsOfLife(seen: () => boolean): Promise<void> {
+    const { tickMs, electionTimeoutTicks } = this.#replica.parts.timing;
+    await this.#until(seen, (tickMs * electionTimeoutTicks) / 2);
+  }
+
+  #illness(membership: Membership, request: ChangeRequest): AdminError | undefined {
     const { raft, self } = this.#replica.parts;
     const status = raft.status();
     const progress = new Map(status.progress.map((view) => [view.id, view]));
@@ -182,7 +205,7 @@ export class MembershipChanges {
       const view = progress.get(id);
       const lag = view === undefined ? Number.POSITIVE_INFINITY : status.lastIndex - view.match;
       if (view?.state !== "replicate" || !view.recentActive || lag > CAUGHT_UP_ENTRIES_MAX) {
-        throw new AdminError(
+        return new AdminError(
           "learner-not-ready",
           `Member ${String(id)} is not caught up yet (${view === undefined ? "never heard of" : `${view.state}, ${String(lag)} entries behind`}). Wait until it is, then promote.`,
         );
@@ -192,12 +215,11 @@ export class MembershipChanges {
     const voters = [...membership.configuration.voters.filter((id) => !leaving.has(id)), ...request.promote];
     const healthy = voters.filter((id) => id === self || progress.get(id)?.recentActive === true).length;
     const majority = Math.floor(voters.length / 2) + 1;
-    if (healthy < majority) {
-      throw new AdminError(
-        "unhealthy-cell",
-        `Only ${String(healthy)} of the ${String(voters.length)} voters after this change are alive, fewer than a majority. Bring members back first, or force it knowing what it costs.`,
-      );
-    }
+    if (healthy >= majority) return undefined;
+    return new AdminError(
+      "unhealthy-cell",
+      `Only ${String(healthy)} of the ${String(voters.length)} voters after this change are alive, fewer than a majority. Bring members back first, or force it knowing what it costs.`,
+    );
   }
 
   async #propose(steps: readonly ConfigurationStep[], plan: ChangePlan): Promise<ChangeOutcome> {
@@ -226,34 +248,29 @@ export class MembershipChanges {
     });
   }
 
-  #untilJointIsLeft(): Promise<void> {
+  async #untilJointIsLeft(): Promise<void> {
     const { state } = this.#replica.parts;
-    return this.#until(() => !isJoint(state.membership.configuration), LEAVE_JOINT_TIMEOUT_MS, {
-      code: "timeout",
-      message:
-        "The joint configuration was entered but not left yet: a majority of the new voters does not answer.",
-    });
+    if (await this.#until(() => !isJoint(state.membership.configuration), LEAVE_JOINT_TIMEOUT_MS)) return;
+    throw new AdminError(
+      "timeout",
+      "The joint configuration was entered but not left yet: a majority of the new voters does not answer.",
+    );
   }
 
-  #until(
-    holds: () => boolean,
-    timeoutMs: number,
-    otherwise: { readonly code: "timeout"; readonly message: string },
-  ): Promise<void> {
-    if (holds()) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const finish = (action: () => void): void => {
+  /** @returns whether it held before the time was up. */
+  #until(holds: () => boolean, timeoutMs: number): Promise<boolean> {
+    if (holds()) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const finish = (held: boolean): void => {
         stop();
         cancel();
-        action();
+        resolve(held);
       };
       const look = (): void => {
-        if (holds()) finish(resolve);
+        if (holds()) finish(true);
       };
       const stop = this.#replica.listen({ configurationChanged: look, leaderChanged: look, deadlines: look });
-      const cancel = this.#replica.parts.environment.after(timeoutMs, () =>
-        finish(() => reject(new AdminError(otherwise.code, otherwise.message))),
-      );
+      const cancel = this.#replica.parts.environment.after(timeoutMs, () => finish(false));
     });
   }
 }

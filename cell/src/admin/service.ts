@@ -1,7 +1,7 @@
 import { Metadata, status as GrpcStatus } from "@grpc/grpc-js";
 import type { ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
 import { admin } from "@lockstep/proto";
-import type { Revision } from "@lockstep/gateway/coordinator";
+import type { Failure, Revision } from "@lockstep/gateway/coordinator";
 import { isJoint } from "../machine/membership.ts";
 import type { MemberAddresses, MemberRecord, Membership } from "../machine/membership.ts";
 import type { LogIndex, MemberId, Role } from "../raft/types.ts";
@@ -254,10 +254,25 @@ function compact(
       },
       (outcome) => {
         if (outcome.ok) resolve({ revision: outcome.result.revision });
-        else reject(new AdminError("invalid-argument", outcome.failure.message));
+        else reject(refusedCommand(outcome.failure));
       },
     );
   });
+}
+
+/** A lost answer and a moment's trouble are no fault of the request. */
+function refusedCommand(failure: Failure): AdminError {
+  if (failure.outcome === "unknown") return new AdminError("timeout", failure.message);
+  switch (failure.code) {
+    case "no-leader":
+    case "leader-changed":
+    case "overloaded":
+    case "shutting-down":
+    case "deadline-exceeded":
+      return new AdminError("no-leader", failure.message);
+    default:
+      return new AdminError("invalid-argument", failure.message);
+  }
 }
 
 function memberMessage(member: MemberRecord, membership: Membership): admin.Member {

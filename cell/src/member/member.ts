@@ -143,7 +143,7 @@ async function startCore(parts: CoreParts): Promise<Core> {
   const changes = new MembershipChanges(replica);
   return {
     ...{ identity, replica, coordinator, changes, sessions, hub },
-    handOver: () => handOver(replica, changes, environment),
+    handOver: () => handOver(replica, changes),
     close: async () => {
       stopTicking();
       coordinator.close();
@@ -241,22 +241,10 @@ async function closeStorage(transport: Transport, replica: Replica, folder: Open
 }
 
 /** A leader that stops gives leadership away first, so that the cell does not wait for an election timeout. */
-async function handOver(
-  replica: Replica,
-  changes: MembershipChanges,
-  environment: Environment,
-): Promise<void> {
+async function handOver(replica: Replica, changes: MembershipChanges): Promise<void> {
   const { configuration } = replica.parts.state.membership;
   if (!replica.isLeader || configuration.voters.length < 2) return;
-  await Promise.race([
-    changes.transferLeadership(0 as MemberId).then(
-      () => undefined,
-      () => undefined,
-    ),
-    new Promise<void>((resolve) => {
-      environment.after(TRANSFER_WAIT_MS, resolve);
-    }),
-  ]);
+  await changes.transferLeadership(0 as MemberId, TRANSFER_WAIT_MS).catch(() => undefined);
 }
 
 function createHub(options: MemberOptions, environment: Environment, state: CellState): WatchHub {

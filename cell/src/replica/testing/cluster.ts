@@ -171,6 +171,7 @@ export class Cluster {
   wire: Message[] = [];
   /** Messages that the wire loses. */
   lost: (message: Message) => boolean = () => false;
+  readonly #timers = new Set<{ readonly dueMs: number; readonly task: () => void }>();
 
   constructor() {
     const ids = [1, 2, 3] as MemberId[];
@@ -202,7 +203,11 @@ export class Cluster {
       clock: { monotonicMs: () => this.nowMs, wallMs: () => this.nowMs },
       random: () => 0,
       schedule: (task) => void this.turns.push(task),
-      after: () => () => undefined,
+      after: (delayMs, task) => {
+        const timer = { dueMs: this.nowMs + delayMs, task };
+        this.#timers.add(timer);
+        return () => this.#timers.delete(timer);
+      },
       every: () => () => undefined,
       log: { debug: idle, info: idle, warn: idle, error: idle },
       fatal,
@@ -223,6 +228,9 @@ export class Cluster {
   pass(ticks: number): void {
     for (let tick = 0; tick < ticks; tick += 1) {
       this.nowMs += TICK_MS;
+      for (const timer of [...this.#timers]) {
+        if (timer.dueMs <= this.nowMs && this.#timers.delete(timer)) timer.task();
+      }
       for (const member of this.members) member.replica.tick();
       this.settle();
     }

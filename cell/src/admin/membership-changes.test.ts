@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { LogIndex, MemberId } from "../raft/types.ts";
+import { Cluster } from "../replica/testing/cluster.ts";
+import { AdminError } from "./admin-error.ts";
+import { MembershipChanges } from "./membership-changes.ts";
+
+const id = (n: number): MemberId => n as MemberId;
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+const CHANGE = { plannedOn: 1 as LogIndex, promote: [], demote: [], remove: [], force: false };
+
+class World {
+  readonly cluster = new Cluster();
+  readonly changes: MembershipChanges;
+
+  constructor() {
+    const leader = this.cluster.elect(1);
+    this.cluster.pass(2);
+    this.changes = new MembershipChanges(leader.replica);
+  }
+
+  /** Lets time pass until it is decided. */
+  async decided<T>(wanted: Promise<T>): Promise<T | string> {
+    let result: { readonly value: T | string } | undefined;
+    void wanted.then(
+      (value) => (result = { value }),
+      (error: unknown) => (result = { value: error instanceof AdminError ? error.code : String(error) }),
+    );
+    for (let round = 0; round < 4000 && result === undefined; round += 1) {
+      await turn();
+      this.cluster.pass(1);
+    }
+    return result?.value ?? "undecided";
+  }
+
+  /** The moment at which the leader has just begun to count signs of life anew. */
+  startOver(): void {
+    const leader = this.cluster.member(1);
+    for (let tick = 0; tick < 100; tick += 1) {
+      this.cluster.nowMs += 10;
+      leader.replica.tick();
+      if (leader.raft.status().progress.every(({ id: peer, recentActive }) => peer === 1 || !recentActive))
+        return;
+      this.cluster.settle();
+    }
+    assert.fail("the leader counts anew every election timeout");
+  }
+}
+
+describe("membership changes", () => {
+  it("a change on a healthy cell takes effect, and another planned on the same configuration does not", async () => {
+    const { changes, cluster, decided } = bound(new World());
+    const removed = await decided(changes.change({ ...CHANGE, remove: [id(3)] }));
+    assert.ok(typeof removed === "object");
+    assert.deepEqual(removed.configuration.voters, [1, 2]);
+    assert.deepEqual(cluster.member(2).state.membership.removedIds, [3]);
+    assert.equal(await decided(changes.change({ ...CHANGE, remove: [id(2)] })), "stale-plan");
+  });
+
+  it("what would cost the majority is refused, and forced only when asked to", async () => {
+    const { changes, cluster, decided } = bound(new World());
+    cluster.lost = (message) => message.from === 2 || message.to === 2;
+    cluster.pass(15);
+    assert.equal(await decided(changes.change({ ...CHANGE, remove: [id(3)] })), "unhealthy-cell");
+    const forced = await decided(changes.change({ ...CHANGE, remove: [id(3)], force: true }));
+    assert.ok(typeof forced === "object");
+  });
+
+  it("members are not called dead in the moment in which signs of life are counted anew", async () => {
+    const world = new World();
+    const reading = world.changes.current();
+    world.cluster.settle();
+    await reading;
+    world.startOver();
+    assert.equal(await world.decided(world.changes.transferLeadership(id(0))), 2);
+
+    const other = new World();
+    other.startOver();
+    const changed = await other.decided(other.changes.change({ ...CHANGE, remove: [id(3)] }));
+    assert.ok(typeof changed === "object");
+  });
+
+  it("a transfer says who leads then, or that its time is up", async () => {
+    const { changes, cluster, decided } = bound(new World());
+    assert.equal(await decided(changes.transferLeadership(id(3))), 3);
+    assert.equal(await decided(changes.transferLeadership(id(2))), "not-leader");
+    const later = new MembershipChanges(cluster.member(3).replica);
+    cluster.lost = (message) => message.kind === "timeout-now";
+    assert.equal(await decided(later.transferLeadership(id(1), 300)), "timeout");
+  });
+});
+
+function bound(world: World): Pick<World, "changes" | "cluster" | "decided"> {
+  return { changes: world.changes, cluster: world.cluster, decided: (wanted) => world.decided(wanted) };
+}
