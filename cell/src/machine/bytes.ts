@@ -21,6 +21,13 @@ export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
+/** Whether `bytes` stand in `chunk` at `at`. */
+export function equalAt(chunk: Uint8Array, at: number, bytes: Uint8Array): boolean {
+  // Keys of one kind differ at their ends.
+  for (let i = bytes.length - 1; i >= 0; i--) if (chunk[at + i] !== bytes[i]) return false;
+  return true;
+}
+
 /** @returns the position after the copy. */
 export function copyInto(target: Uint8Array, at: number, source: Uint8Array): number {
   const length = source.length;

@@ -83,7 +83,7 @@ export class KeyStates {
   /** The value of a live record; valid until the record changes. */
   value(record: KeyRecord, reader: StoreReader): Uint8Array {
     if (record.pending !== undefined) return record.pending;
-    if (record.valueLength >= 0) return record.room.subarray(0, record.valueLength);
+    if (record.valueLength >= 0) return record.roomValue;
     const place = { revision: record.modRevision, sub: record.sub };
     const row = expectRow(this.history.get(record.namespaceId, place, reader), record);
     this.cache.keep(record, row.value);
@@ -97,7 +97,7 @@ export class KeyStates {
 
   answerValue(record: KeyRecord, reader: StoreReader): Uint8Array {
     const value = this.value(record, reader);
-    return value.buffer === record.room.buffer ? this.answers.copy(value) : value;
+    return value.buffer === record.roomChunk.buffer ? this.answers.copy(value) : value;
   }
 
   /** Notes that a record differs from the store. */
@@ -132,12 +132,21 @@ export class KeyStates {
     return low;
   }
 
+  /**
+   * A larger value that nobody has read is not worth a copy at each write: the first read fetches and keeps it, and
+   * from then on writes refresh it.
+   */
+  private keepWritten(record: KeyRecord, value: Uint8Array): void {
+    if (record.roomLength > 0 || value.length <= WRITTEN_VALUE_BYTES_MAX) this.cache.keep(record, value);
+    else record.valueLength = -1;
+  }
+
   /** End of a batch: emits the index rows, keeps small values, and lets the cache shrink. */
   settle(): void {
     for (const record of this.dirty) {
       this.sink.index(record);
       if (record.pending !== undefined) {
-        this.cache.keep(record, record.pending);
+        this.keepWritten(record, record.pending);
         record.pending = undefined;
       }
       record.dirty = false;
@@ -150,6 +159,8 @@ export class KeyStates {
 }
 
 const NONE: readonly KeyRecord[] = [];
+/** A written value up to this size is kept at once: owners of locks, members of groups. */
+const WRITTEN_VALUE_BYTES_MAX = 64;
 
 function hasValue(record: KeyRecord): boolean {
   return record.pending !== undefined || record.valueLength >= 0;

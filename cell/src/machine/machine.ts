@@ -48,7 +48,7 @@ import type {
   RowMutation,
 } from "./types.ts";
 
-const CACHE_BYTES_DEFAULT = 32 * 1024 * 1024;
+const CACHE_BYTES_DEFAULT = 64 * 1024 * 1024;
 const CACHE_LEASES_MAX = 131_072;
 const LEASE_LIST_DEFAULT = 1000;
 

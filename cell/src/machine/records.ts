@@ -4,20 +4,24 @@
  */
 import { NO_LEASE } from "@lockstep/gateway/coordinator";
 import type { LeaseId } from "@lockstep/gateway/coordinator";
-import { Arena, EMPTY, equalBytes, hashKey } from "./bytes.ts";
+import { copyInto, EMPTY, equalAt, hashKey } from "./bytes.ts";
 
 export type KeyStatus = "unknown" | "absent" | "live";
 
 /** Larger values are not kept beyond the batch that wrote them. */
 export const CACHED_VALUE_BYTES_MAX = 1024;
-/** Rough heap cost of a record without its key and value: object, two views, table slots. */
-const RECORD_BYTES = 320;
+/** Rough heap cost of a record without its key and value: object and table slots. */
+const RECORD_BYTES = 230;
 const ARENA_CHUNK_BYTES = 64 * 1024;
 
+/**
+ * A key's newest state. Key and value lie in chunks shared by many records: a view of its own for each would weigh more
+ * than what it shows.
+ */
 export class KeyRecord {
   readonly namespaceId: number;
+  /** Signed, so that it stays a small integer, which needs no box. */
   readonly hash: number;
-  key: Uint8Array;
   status: KeyStatus = "unknown";
   /** Of an absent key: its tombstone's revision, 0 without one. */
   modRevision = 0;
@@ -27,8 +31,14 @@ export class KeyRecord {
   leaseId: LeaseId = NO_LEASE;
   /** Bytes of the newest history row. */
   size = 0;
+  keyChunk: Uint8Array = EMPTY;
+  keyAt = 0;
+  readonly keyLength: number;
   /** The value's own room in the cache; overwritten in place, so it is copied for every answer. */
-  room: Uint8Array = EMPTY;
+  roomChunk: Uint8Array = EMPTY;
+  roomAt = 0;
+  /** 0: no room. */
+  roomLength = 0;
   /** -1: the value is not here. */
   valueLength = -1;
   /** The value written by the present batch: a view of the entry. */
@@ -39,10 +49,36 @@ export class KeyRecord {
   liveRow = false;
   tombstoneRow = false;
 
-  constructor(namespaceId: number, hash: number, key: Uint8Array) {
+  constructor(namespaceId: number, hash: number, keyLength: number) {
     this.namespaceId = namespaceId;
     this.hash = hash;
-    this.key = key;
+    this.keyLength = keyLength;
+  }
+
+  /** A new view each time. */
+  get key(): Uint8Array {
+    return new Uint8Array(this.keyChunk.buffer, this.keyAt, this.keyLength);
+  }
+
+  /** A view of the room: valid until the record changes. Only when `valueLength` >= 0. */
+  get roomValue(): Uint8Array {
+    return new Uint8Array(this.roomChunk.buffer, this.roomAt, this.valueLength);
+  }
+}
+
+/** Cuts pieces from larger chunks. A piece is `length` bytes of `chunk` at the offset that `cut` returned. */
+class ChunkArena {
+  chunk: Uint8Array = EMPTY;
+  private used = 0;
+
+  cut(length: number): number {
+    if (this.used + length > this.chunk.length) {
+      this.chunk = new Uint8Array(Math.max(ARENA_CHUNK_BYTES, length));
+      this.used = 0;
+    }
+    const at = this.used;
+    this.used += length;
+    return at;
   }
 }
 
@@ -64,7 +100,12 @@ export class KeyTable {
     for (let at = hash & mask; ; at = (at + 1) & mask) {
       const record = slots[at];
       if (record === undefined) return undefined;
-      if (record.hash === hash && record.namespaceId === namespaceId && equalBytes(record.key, key)) {
+      if (
+        record.hash === hash &&
+        record.namespaceId === namespaceId &&
+        record.keyLength === key.length &&
+        equalAt(record.keyChunk, record.keyAt, key)
+      ) {
         return record;
       }
     }
@@ -95,7 +136,7 @@ export class KeyTable {
 export class RecordCache {
   private young = new KeyTable(0);
   private old = new KeyTable(0);
-  private arena = new Arena(ARENA_CHUNK_BYTES);
+  private arena = new ChunkArena();
   private youngBytes = 0;
   private oldBytes = 0;
   private readonly generationBytesMax: number;
@@ -110,7 +151,7 @@ export class RecordCache {
   }
 
   find(namespaceId: number, key: Uint8Array): KeyRecord | undefined {
-    const hash = hashKey(namespaceId, key);
+    const hash = hashKey(namespaceId, key) | 0;
     const record = this.young.find(namespaceId, hash, key);
     if (record !== undefined) return record;
     const older = this.old.find(namespaceId, hash, key);
@@ -120,13 +161,13 @@ export class RecordCache {
 
   /** Without moving it into the young generation: for scans. */
   peek(namespaceId: number, key: Uint8Array): KeyRecord | undefined {
-    const hash = hashKey(namespaceId, key);
+    const hash = hashKey(namespaceId, key) | 0;
     return this.young.find(namespaceId, hash, key) ?? this.old.find(namespaceId, hash, key);
   }
 
   /** The record of the key; a new one has the status `unknown` and must be loaded. */
   obtain(namespaceId: number, key: Uint8Array): KeyRecord {
-    const hash = hashKey(namespaceId, key);
+    const hash = hashKey(namespaceId, key) | 0;
     const young = this.young.find(namespaceId, hash, key);
     if (young !== undefined) return young;
     const older = this.old.find(namespaceId, hash, key);
@@ -134,7 +175,10 @@ export class RecordCache {
       this.promote(older);
       return older;
     }
-    const record = new KeyRecord(namespaceId, hash, this.arena.copy(key));
+    const record = new KeyRecord(namespaceId, hash, key.length);
+    record.keyAt = this.arena.cut(key.length);
+    record.keyChunk = this.arena.chunk;
+    copyInto(record.keyChunk, record.keyAt, key);
     this.young.add(record);
     this.youngBytes += RECORD_BYTES + key.length;
     return record;
@@ -144,18 +188,20 @@ export class RecordCache {
   keep(record: KeyRecord, value: Uint8Array): void {
     const length = value.length;
     if (length > CACHED_VALUE_BYTES_MAX) {
-      this.youngBytes -= record.room.length;
-      record.room = EMPTY;
+      this.youngBytes -= record.roomLength;
+      record.roomChunk = EMPTY;
+      record.roomLength = 0;
       record.valueLength = -1;
       return;
     }
-    if (length > record.room.length || record.room.length > 2 * length + 64) {
-      this.youngBytes += ((length + 15) & ~15) - record.room.length;
-      record.room = this.arena.allocate((length + 15) & ~15);
+    if (length > record.roomLength || record.roomLength > 2 * length + 64) {
+      const room = (length + 15) & ~15;
+      this.youngBytes += room - record.roomLength;
+      record.roomAt = this.arena.cut(room);
+      record.roomChunk = this.arena.chunk;
+      record.roomLength = room;
     }
-    const room = record.room;
-    if (length <= 32) for (let i = 0; i < length; i++) room[i] = value[i] as number;
-    else room.set(value);
+    copyInto(record.roomChunk, record.roomAt, value);
     record.valueLength = length;
   }
 
@@ -165,23 +211,34 @@ export class RecordCache {
     this.old = this.young;
     this.oldBytes = this.youngBytes;
     this.young = new KeyTable(this.old.size);
-    this.arena = new Arena(ARENA_CHUNK_BYTES);
+    this.arena = new ChunkArena();
     this.youngBytes = 0;
   }
 
   clear(): void {
     this.young = new KeyTable(0);
     this.old = new KeyTable(0);
-    this.arena = new Arena(ARENA_CHUNK_BYTES);
+    this.arena = new ChunkArena();
     this.youngBytes = 0;
     this.oldBytes = 0;
   }
 
   /** Its bytes move into the young generation's chunks, so that the old ones can go as a whole. */
   private promote(record: KeyRecord): void {
-    record.key = this.arena.copy(record.key);
-    if (record.room.length > 0) record.room = this.arena.copy(record.room);
+    const { key } = record;
+    record.keyAt = this.arena.cut(key.length);
+    record.keyChunk = this.arena.chunk;
+    copyInto(record.keyChunk, record.keyAt, key);
+    if (record.valueLength >= 0) {
+      const value = record.roomValue;
+      record.roomAt = this.arena.cut(record.roomLength);
+      record.roomChunk = this.arena.chunk;
+      copyInto(record.roomChunk, record.roomAt, value);
+    } else {
+      record.roomChunk = EMPTY;
+      record.roomLength = 0;
+    }
     this.young.add(record);
-    this.youngBytes += RECORD_BYTES + record.key.length + record.room.length;
+    this.youngBytes += RECORD_BYTES + record.keyLength + record.roomLength;
   }
 }

@@ -87,7 +87,7 @@ export class RowSink {
     record.liveRow = live;
     record.tombstoneRow = tombstone;
     if (!live && !tombstone) return;
-    this.reserve(INDEX_PREFIX_BYTES + record.key.length + INDEX_VALUE_BYTES_MAX);
+    this.reserve(INDEX_PREFIX_BYTES + record.keyLength + INDEX_VALUE_BYTES_MAX);
     const { chunk, used } = this;
     const { namespaceId, key } = record;
     const valueAt = writeIndexKey(chunk, used, { namespaceId, section: live ? LIVE : TOMBSTONE, key });
@@ -95,7 +95,7 @@ export class RowSink {
   }
 
   private indexDeletion(record: KeyRecord, section: number): void {
-    this.reserve(INDEX_PREFIX_BYTES + record.key.length);
+    this.reserve(INDEX_PREFIX_BYTES + record.keyLength);
     const { namespaceId, key } = record;
     this.push("index", writeIndexKey(this.chunk, this.used, { namespaceId, section, key }), -1);
   }

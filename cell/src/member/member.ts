@@ -256,7 +256,7 @@ function createHub(options: MemberOptions, environment: Environment, state: Cell
       stateAt: (namespaceId, key, revision) => state.machine.stateAt(namespaceId, key, revision, state.store),
     },
     schedule: environment.schedule,
-    ringBytesMax: 32 * 1024 * 1024,
+    ringBytesMax: 8 * 1024 * 1024,
     pendingBytesMax: 4 * 1024 * 1024,
     totalPendingBytesMax: 256 * 1024 * 1024,
     watchesMax: options.watchesMax,

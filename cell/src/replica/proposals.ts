@@ -37,7 +37,7 @@ const ENTRY_COMMANDS_MAX = 4096;
  * entry: under load entries grow instead of multiplying, and each costs a disk write and a round trip on every
  * member. With little load the window never fills, so it adds no delay.
  */
-export const ENTRIES_IN_FLIGHT_MAX: number = 4;
+export const ENTRIES_IN_FLIGHT_MAX: number = 2;
 
 /**
  * All commands of one event-loop turn become one Raft entry. Outcomes come back by index and term: if another term's

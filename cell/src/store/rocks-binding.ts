@@ -11,9 +11,14 @@ export interface ColumnHandle {
 }
 
 export interface ColumnOptions {
-  /** `level`: write buffer = budget / 4, L1 = budget, target file = budget / 8; two buffers merge into one L0 file. */
-  readonly compaction: "level";
-  readonly memtableMemoryBudget: number;
+  /**
+   * `level`: write buffer = budget / 4, L1 = budget, target file = budget / 8; two buffers merge into one L0 file;
+   * levels from 2 on are compressed with Zstandard. Absent: RocksDB's own defaults (64 MiB write buffers, two at most;
+   * leveled compaction; nothing compressed).
+   */
+  readonly compaction?: "level";
+  /** With `level` only. */
+  readonly memtableMemoryBudget?: number;
   /** 0: no block cache. */
   readonly cacheSize: number;
   readonly compression: boolean;

@@ -194,6 +194,7 @@ describe("delivery", () => {
 describe("catching up", () => {
   it("comes from the ring when it covers the start, else from history", () => {
     const world = new World({ ringBytesMax: 3_000 });
+    world.watch("elsewhere");
     for (let i = 0; i < 100; i++) world.put("a");
     const reads = (): number => world.historyReads;
     const recent = world.watch("a", start(100));
@@ -207,6 +208,17 @@ describe("catching up", () => {
     world.put("a");
     assert.equal(old.received.length, 101);
     assert.equal(recent.received.length, 3);
+  });
+
+  it("reads history for what passed by while nobody watched: such events are not kept", () => {
+    const world = new World();
+    for (let i = 0; i < 10; i++) world.put("a");
+    const late = world.watch("a", start(2));
+    world.settle();
+    assert.ok(world.historyReads > 0);
+    assert.equal(late.received.length, 10);
+    world.put("a");
+    assert.equal(late.received.length, 11);
   });
 
   it("is sliced, and changes meanwhile are neither lost nor doubled", () => {
@@ -247,6 +259,7 @@ describe("catching up", () => {
 
   it("that is overtaken by compaction ends compacted, unless the ring still has it", () => {
     const world = new World();
+    world.watch("elsewhere");
     for (let i = 0; i < 5; i++) world.put("a");
     const inRing = world.watch("a", start(2));
     world.compact(5);

@@ -132,6 +132,12 @@ class Hub implements WatchHub {
       published: revision,
       hub: this.#revision,
     });
+    if (this.#watchers === 0) {
+      // Events that nobody watches are not kept: whoever comes later and starts earlier reads history.
+      this.#ring.skipTo(revision);
+      this.#revision = revision;
+      return;
+    }
     for (const revisionEvents of events) {
       const shared = new SharedRevision(revisionEvents);
       // A revision that a reset already covered is in the state; whoever needs it reads history.

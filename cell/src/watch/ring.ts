@@ -97,6 +97,12 @@ export class EventRing {
     this.#floor = floor;
   }
 
+  /** Everything up to `revision` passed by without being kept. */
+  skipTo(revision: Revision): void {
+    if (this.#items.length > 0) this.clear(revision);
+    else this.#floor = revision;
+  }
+
   /** Position of the first item at or above `revision`, for {@link at}. */
   find(revision: Revision): number {
     let low = this.#head;
