@@ -27,6 +27,7 @@ export class AppendLane {
   /** Appends that wait behind the installation of a snapshot. */
   #deferred: Append[] = [];
   #installing = false;
+  #closed = false;
   /** A commit index that no write has carried yet: needs no fsync of its own (R2), so it rides with the next one. */
   #ridingHardState: HardState | undefined;
 
@@ -34,7 +35,13 @@ export class AppendLane {
     this.#options = options;
   }
 
+  /** The log takes no more. A state that is being installed finds its marker missing at the next start (W14). */
+  close(): void {
+    this.#closed = true;
+  }
+
   push(append: Append): void {
+    if (this.#closed) return;
     if (this.#installing) {
       this.#deferred.push(append);
     } else if (append.snapshot !== undefined) {
@@ -81,6 +88,7 @@ export class AppendLane {
   #install(append: Append, snapshot: NonNullable<Append["snapshot"]>): void {
     this.#options.install(append).then(
       () => {
+        if (this.#closed) return;
         this.#installing = false;
         const slot: Slot = { append, durable: false };
         this.#slots.push(slot);

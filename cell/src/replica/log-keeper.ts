@@ -18,6 +18,8 @@ export interface LogKeeperOptions {
 
 /** Beyond this much log a snapshot being sent no longer holds it back: the receiver then starts over. */
 const PIN_BYTES_FACTOR = 8;
+/** Marks in the bytes that are kept: a cell with little to write must not collect one a second for days. */
+const MARKS_IN_KEPT_BYTES = 64;
 
 /**
  * Moves the barrier (the applied index that survives a power cut) and releases the log behind it. W9: the log is
@@ -81,7 +83,11 @@ export class LogKeeper {
 
   #moved(index: LogIndex, totalBytes: number): void {
     this.#barrierIndex = index;
-    this.#marks.push({ index, totalBytes });
+    const newest = this.#marks.at(-1);
+    const stepBytes = this.#options.keepBytes / MARKS_IN_KEPT_BYTES;
+    if (newest === undefined || totalBytes - newest.totalBytes >= stepBytes) {
+      this.#marks.push({ index, totalBytes });
+    }
     const target = this.#releasable();
     if (target === undefined) return;
     const { raft, wal } = this.#options;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createCommandEncoder } from "../machine/index.ts";
-import type { Command, CommandOutcome, NamespaceId } from "../machine/types.ts";
+import type { Command, CommandOutcome } from "../machine/types.ts";
 import type { LogIndex, ProposalRefusal, Term } from "../raft/types.ts";
 import { ENTRIES_IN_FLIGHT_MAX, Proposals } from "./proposals.ts";
 import type { Waiter } from "./proposals.ts";
@@ -9,7 +9,7 @@ import type { Waiter } from "./proposals.ts";
 const WINDOW = ENTRIES_IN_FLIGHT_MAX;
 const put: Command = {
   kind: "client",
-  namespaceId: 1 as NamespaceId,
+  namespaceId: 1,
   epoch: 0,
   identity: { kind: "none" },
   operation: { kind: "put", key: Buffer.from("k"), value: Buffer.from("v") },

@@ -364,6 +364,7 @@ export class Replica {
     this.reads.close();
     for (const index of [...this.#changeWaiters.keys()]) this.#changeDecided(index, undefined, undefined);
     this.#closed = true;
+    this.#lane.close();
   }
 
   #carryOut(ready: Ready): void {

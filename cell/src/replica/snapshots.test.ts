@@ -15,7 +15,7 @@ const id = (n: number): MemberId => n as MemberId;
 class TestGenerations implements Generations {
   readonly inner: Generations = openMemoryGenerations();
   readonly events: string[] = [];
-  delay: Promise<void> = Promise.resolve();
+  delay: Promise<unknown> = Promise.resolve();
 
   get current(): Generations["current"] {
     return this.inner.current;
@@ -161,7 +161,7 @@ describe("receiving a state", () => {
   it("what the core does not want is thrown away, and the next begins once it is gone", async () => {
     const world = new World();
     world.wanted = false;
-    const { promise, resolve } = Promise.withResolvers<void>();
+    const { promise, resolve } = Promise.withResolvers<undefined>();
     world.generations.delay = promise;
     const first = await world.offer("one");
     await take(first.receiver, first.chunks);
@@ -170,7 +170,7 @@ describe("receiving a state", () => {
     assert.ok(second.receiver !== undefined);
     for (let turns = 0; turns < 5; turns += 1) await turn();
     assert.deepEqual(world.generations.events, ["begin", "abort"], "one folder, one generation");
-    resolve();
+    resolve(undefined);
     world.wanted = true;
     await take(second.receiver, second.chunks);
     await second.receiver.finish();
@@ -193,12 +193,12 @@ describe("receiving a state", () => {
     const world = new World();
     const first = await world.offer("one");
     await take(first.receiver, first.chunks);
-    const { promise, resolve } = Promise.withResolvers<void>();
+    const { promise, resolve } = Promise.withResolvers<undefined>();
     world.generations.delay = promise;
     const finishing = first.receiver?.finish();
     assert.equal((await world.offer("two")).receiver, undefined);
     assert.equal(world.announced.length, 1);
-    resolve();
+    resolve(undefined);
     await finishing;
   });
 

@@ -1,6 +1,5 @@
 import { crc32 } from "node:zlib";
-import type { CommandOutcome } from "../../machine/types.ts";
-import type { Command, NamespaceId } from "../../machine/types.ts";
+import type { Command, CommandOutcome } from "../../machine/types.ts";
 import { createMachine } from "../../machine/index.ts";
 import type { Membership } from "../../machine/membership.ts";
 import { createRaft } from "../../raft/index.ts";
@@ -147,7 +146,7 @@ export class TestMember {
     const answers: string[] = [];
     const command: Command = {
       kind: "client",
-      namespaceId: 1 as NamespaceId,
+      namespaceId: 1,
       epoch: 0,
       identity: { kind: "none" },
       operation: { kind: "put", key: Buffer.from(key), value: Buffer.from(value) },
