@@ -1,6 +1,6 @@
 import { admin } from "@lockstep/proto";
 import { AdminClient } from "../admin-client.ts";
-import { cellProgram } from "../commands/cell-program.ts";
+import { CELL_NODE_FLAGS, cellProgram } from "../commands/cell-program.ts";
 import { promoteWhenCaughtUp } from "../commands/member.ts";
 import type { Context } from "../context.ts";
 import { CliError, EXIT } from "../exit-codes.ts";
@@ -31,7 +31,11 @@ export async function dev(context: Context, flags: DevFlags): Promise<number> {
     (member, index) =>
       new Supervisor(
         terminal,
-        { member, command: process.execPath, args: [program, ...memberArguments(layout, index)] },
+        {
+          member,
+          command: process.execPath,
+          args: [...CELL_NODE_FLAGS, program, ...memberArguments(layout, index)],
+        },
         { restart: flags.restart },
       ),
   );
