@@ -66,6 +66,8 @@ export class TestMember {
   readonly replica: Replica;
   readonly leadership: Leadership;
   readonly fatal: Error[] = [];
+  /** Highest revision that this member has acknowledged a put with. */
+  acknowledged = 0;
 
   constructor(cluster: Cluster, id: MemberId, membership: Membership) {
     this.id = id;
@@ -152,8 +154,10 @@ export class TestMember {
       operation: { kind: "put", key: Buffer.from(key), value: Buffer.from(value) },
     };
     this.replica.propose(command, {
-      deliver: (outcome: CommandOutcome) =>
-        answers.push(outcome.ok ? "ok" : `${outcome.failure.code} ${outcome.failure.outcome}`),
+      deliver: (outcome: CommandOutcome) => {
+        if (outcome.ok) this.acknowledged = Math.max(this.acknowledged, outcome.result?.revision ?? 0);
+        answers.push(outcome.ok ? "ok" : `${outcome.failure.code} ${outcome.failure.outcome}`);
+      },
       deadlineMs: Infinity,
       settled: false,
     });
