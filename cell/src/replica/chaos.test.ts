@@ -128,7 +128,7 @@ class Story {
   }
 
   #anyone(): TestMember {
-    return this.cluster.member((1 + Math.floor(this.#random() * 3)) as MemberId);
+    return this.cluster.member(1 + Math.floor(this.#random() * 3));
   }
 
   #chance(share: number): boolean {
