@@ -124,15 +124,19 @@ async function runMember(flags: MemberFlags): Promise<void> {
   const log = toLog(logger);
   let closing = false;
   const fatal = (error: Error): void => {
-    if (closing) return;
     // Nothing is answered after this: what was acknowledged is durable, the rest is unknown to its callers.
     logger.fatal({ err: error }, "the member stops");
     logger.flush();
     process.exit(EXIT.fatal);
   };
-  process.on("uncaughtException", fatal);
+  const unexpected = (error: Error): void => {
+    if (!closing) return fatal(error);
+    // Something found its counterpart gone already; a failed disk tells `fatal` itself.
+    logger.error({ err: error }, "while stopping");
+  };
+  process.on("uncaughtException", unexpected);
   process.on("unhandledRejection", (reason) =>
-    fatal(reason instanceof Error ? reason : new Error(String(reason))),
+    unexpected(reason instanceof Error ? reason : new Error(String(reason))),
   );
 
   const stop = (code: number, why: string): void => {

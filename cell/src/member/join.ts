@@ -42,6 +42,7 @@ export async function joinCell(options: JoinOptions): Promise<Joined> {
     const target = hint ?? options.targets[attempt % options.targets.length];
     if (target === undefined)
       throw new JoinRefused("No admin address of the cell was given (--join HOST:PORT).");
+    const wasHinted = hint !== undefined;
     hint = undefined;
     try {
       return toJoined(await addLearner(target, options));
@@ -52,10 +53,9 @@ export async function joinCell(options: JoinOptions): Promise<Joined> {
         throw new JoinRefused(refusal.details);
       }
       const leader = refusal.metadata.get("lockstep-leader-admin")[0];
-      if (leader !== undefined && String(leader) !== target) {
-        hint = String(leader);
-        continue;
-      }
+      if (leader !== undefined && String(leader) !== target) hint = String(leader);
+      // Two members that name each other, as in an election, are not asked in a tight loop.
+      if (hint !== undefined && !wasHinted) continue;
       options.log.info("the cell did not take this member in yet; trying again", {
         target,
         reason: refusal.details,
