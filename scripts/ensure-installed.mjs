@@ -1,6 +1,6 @@
 // Runs before every npm script on whatever Node the machine has (>= 20): installs the dependencies,
-// Node 24 among them, when they are missing or older than the lockfile. After it, `node` inside the
-// npm script is the one in node_modules/.bin.
+// Node 24 among them, when they are missing or older than the lockfile. What follows in the npm script names
+// node_modules/.bin/node by its path: a shell remembers where it found plain `node` before the installation.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createHash } from "node:crypto";
