@@ -10,6 +10,7 @@ import { MEMBER_DEFAULTS, parseAddress } from "./member/options.ts";
 import type { MemberOptions, Origin } from "./member/options.ts";
 import { startMember } from "./member/member.ts";
 import { dumpFolder, verifyFolder } from "./member/offline.ts";
+import type { RetentionPolicy } from "./machine/types.ts";
 import type { Environment, Log } from "./replica/environment.ts";
 
 /** 0: stopped as asked. 1: could not start or bad usage. 2: the member had to stop (disk, invariant, divergence).
@@ -37,6 +38,8 @@ interface MemberFlags {
   readonly quotaBytes: number;
   readonly reserveBytes: number;
   readonly retentionAgeMs: number;
+  readonly retentionRevisions?: number;
+  readonly retentionBytes?: number;
   readonly retention: boolean;
 }
 
@@ -87,6 +90,12 @@ program
     MEMBER_DEFAULTS.logKeepBytes,
   )
   .option("--retention-age-ms <ms>", "history kept at least this long", count, 3_600_000)
+  .option(
+    "--retention-revisions <count>",
+    "history kept at most this many revisions (default: not limited by it)",
+    count,
+  )
+  .option("--retention-bytes <bytes>", "superseded history kept at most (default: not limited by it)", count)
   .option("--no-retention", "never give up history by itself")
   .action((flags: MemberFlags) => runMember(flags));
 
@@ -217,7 +226,16 @@ function toOptions(flags: MemberFlags): MemberOptions {
     admission: { ...ADMISSION_DEFAULTS, quotaBytes: flags.quotaBytes },
     reserveBytes: flags.reserveBytes,
     logKeepBytes: flags.logKeepBytes,
-    retention: flags.retention ? { ageMs: flags.retentionAgeMs } : undefined,
+    retention: flags.retention ? retentionOf(flags) : undefined,
+  };
+}
+
+/** History is given up as soon as one of the bounds says so. */
+function retentionOf(flags: MemberFlags): RetentionPolicy {
+  return {
+    ageMs: flags.retentionAgeMs,
+    ...(flags.retentionRevisions === undefined ? {} : { revisions: flags.retentionRevisions }),
+    ...(flags.retentionBytes === undefined ? {} : { bytes: flags.retentionBytes }),
   };
 }
 
