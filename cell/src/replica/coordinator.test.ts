@@ -173,6 +173,22 @@ describe("a request at a member that does not lead", () => {
     assert.equal(door.asked.length, 2);
   });
 
+  it("is refused where it came in when the log could not hold it, as the leader would", () => {
+    for (const member of [1, 2]) {
+      const door = new Door(member);
+      const operation = { kind: "compact", revision: 1.5 as Revision } as const;
+      const answers: MutationOutcome[] = [];
+      door.coordinator.mutate({ ...mutation({ kind: "none" }), operation }, (outcome) =>
+        answers.push(outcome),
+      );
+      door.run();
+      assert.deepEqual(
+        answers.map((outcome) => !outcome.ok && outcome.failure.code),
+        ["invalid-argument"],
+      );
+    }
+  });
+
   it("S3: asks with a time-out that a timer can hold, and with the caller's epoch", () => {
     const door = new Door(2);
     const operation = { kind: "lease-time-to-live", leaseId: "1" as LeaseId } as const;

@@ -332,15 +332,20 @@ export class CellCoordinator implements Coordinator {
         call,
       );
     } catch (error) {
-      // A door's validation missed something that cannot be encoded; the batch of this turn is left as it was.
-      if (!(error instanceof TypeError)) throw error;
-      const failure: Failure = {
-        code: "invalid-argument",
-        outcome: "not-applied",
-        message: `The operation cannot be encoded: ${error.message}`,
-      };
-      this.#options.soon(() => call.deliver({ ok: false, failure }));
+      // The batch of this turn is left as it was.
+      this.#notEncodable(call, error);
     }
+  }
+
+  /** A door's validation missed something that the log cannot hold. */
+  #notEncodable(call: Waiter, error: unknown): void {
+    if (!(error instanceof TypeError)) throw error;
+    const failure: Failure = {
+      code: "invalid-argument",
+      outcome: "not-applied",
+      message: `The operation cannot be encoded: ${error.message}`,
+    };
+    this.#options.soon(() => call.deliver({ ok: false, failure }));
   }
 
   #load(): Load {
@@ -371,8 +376,13 @@ export class CellCoordinator implements Coordinator {
     const { replica, transport } = this.#options;
     const remainingMs = call.deadlineMs - replica.parts.environment.clock.monotonicMs();
     const mutation = { ...call.mutation, deadlineMs: Math.max(1, remainingMs) };
-    const body = encodeForwarded({ kind: "mutate", mutation });
-    transport.request(leader, body, Math.max(1, remainingMs), (answer) => {
+    let body: Uint8Array;
+    try {
+      body = encodeForwarded({ kind: "mutate", mutation });
+    } catch (error) {
+      return this.#notEncodable(call, error);
+    }
+    transport.request(leader, body, mutation.deadlineMs, (answer) => {
       if (call.settled) return;
       if (answer === "unsent") return this.park(call);
       if (answer === undefined) {
