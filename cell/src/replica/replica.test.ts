@@ -118,6 +118,22 @@ describe("replica", () => {
     assert.deepEqual(decisions, ["nobody knows"]);
   });
 
+  it("W8: a voter short of space stops growth while it is there to say so, not after its death", () => {
+    const cluster = new Cluster();
+    const { replica } = cluster.elect(1);
+    const { space, state } = replica.parts;
+    const anyLow = (): boolean => space.anyLow(state.membership.configuration.voters);
+    const notice = { digestIndex: -1, digestHash: 0, spaceLow: true, formatVersionMax: 1 };
+    replica.notice(2 as MemberId, notice);
+    assert.equal(anyLow(), true);
+    replica.peerLost(3 as MemberId);
+    assert.equal(anyLow(), true);
+    replica.peerLost(2 as MemberId);
+    assert.equal(anyLow(), false);
+    replica.notice(2 as MemberId, notice);
+    assert.equal(anyLow(), true);
+  });
+
   it("R48: a read whose leader is lost is asked again, and shows everything acknowledged before it", () => {
     const cluster = new Cluster();
     const old = cluster.elect(1);

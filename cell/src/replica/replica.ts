@@ -290,7 +290,10 @@ export class Replica {
    * delay. Members that still hear it refuse the pre-vote, so a false alarm deposes nobody.
    */
   peerLost(peer: MemberId): void {
-    const { raft, environment } = this.parts;
+    const { raft, environment, space } = this.parts;
+    // What it said of its disk ends with it: a voter that died short of space must not stop the cell from growing. If it
+    // lives it says so again within a second.
+    space.told(peer, false);
     if (this.#closed || raft.leader !== peer || raft.role !== "follower") return;
     environment.log.info("the leader's connection broke: forgetting it", { leader: peer });
     this.#guard(() => raft.forgetLeader());
