@@ -80,7 +80,11 @@ function addGlobalOptions(program: Command, terminal: Terminal): void {
         .choices(["table", "json"])
         .default("table"),
     )
-    .option("--call-timeout <duration>", "give up on an answer after this long", parseDuration, 10_000)
+    .addOption(
+      new Option("--call-timeout <duration>", "give up on an answer after this long")
+        .argParser(parseDuration)
+        .default(10_000, "10s"),
+    )
     .option("--ca-cert <file>", "trust members whose certificates this CA signed; turns TLS on")
     .option("--cert <file>", "this client's certificate")
     .option("--key <file>", "this client's key");

@@ -157,8 +157,7 @@ export class CellCoordinator implements Coordinator {
     const { replica } = this.#options;
     const failLater = (failure: Failure): void => this.#options.soon(() => deliver({ ok: false, failure }));
     if (this.#closed) return failLater(failures.shuttingDown("not-applied"));
-    if (!belongs(replica.parts.state.membership.configuration, replica.parts.self))
-      return failLater(failures.noLeader());
+    if (!this.#isMember()) return failLater(failures.noLeader());
     const operation = read.operation;
     if (operation.kind === "lease-time-to-live" && !replica.isLeader) {
       return this.#forwardLeaseRead(read, operation, deliver);
@@ -195,6 +194,8 @@ export class CellCoordinator implements Coordinator {
 
   watch(request: WatchRequest, sink: WatchSink): WatchHandle | Failure {
     const { replica, watchesMax } = this.#options;
+    // A joiner that has no state yet would show an empty past.
+    if (!this.#isMember()) return failures.noLeader();
     const namespace = replica.parts.state.machine.namespaceByName(request.namespace);
     if (namespace === undefined) return failures.namespaceNotFound(request.namespace);
     if (epochDiffers(namespace, request.epoch)) return failures.wrongEpoch(namespace.epoch);
@@ -293,6 +294,12 @@ export class CellCoordinator implements Coordinator {
       measure(clock.monotonicMs() - started);
       deliver(...args);
     };
+  }
+
+  /** Whether this member has a part in the configuration: a joiner has no state to show before its first snapshot. */
+  #isMember(): boolean {
+    const { state, self } = this.#options.replica.parts;
+    return belongs(state.membership.configuration, self);
   }
 
   #deadline(deadlineMs: number | undefined): number {
