@@ -58,9 +58,11 @@ export function applyEntries(
   parts: MachineParts,
   entries: readonly MachineEntry[],
   reader: StoreReader,
+  wantEvents: boolean,
 ): Applied {
   const { state, sink, keys, leases } = parts;
-  const context: ApplyContext = { state, sink, keys, leases, reader, events: [], leaseChanges: [] };
+  const events = wantEvents ? [] : undefined;
+  const context: ApplyContext = { state, sink, keys, leases, reader, events, leaseChanges: [] };
   const batches = entries.map(decode);
   const prefetch = new Prefetch(keys, leases);
   const records: (KeyRecord | undefined)[] = [];
@@ -88,7 +90,7 @@ export function applyEntries(
   return {
     entries: applied,
     mutations: sink.take(),
-    events: context.events,
+    events: context.events ?? [],
     leaseChanges: context.leaseChanges,
   };
 }

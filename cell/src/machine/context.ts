@@ -19,7 +19,8 @@ export interface ApplyContext {
   readonly keys: KeyStates;
   readonly leases: LeaseTable;
   readonly reader: StoreReader;
-  readonly events: RevisionEvents[];
+  /** Absent: nobody wants them, so they are not made. */
+  readonly events: RevisionEvents[] | undefined;
   readonly leaseChanges: LeaseChange[];
 }
 
@@ -88,6 +89,7 @@ export class RevisionWriter {
     record.pending = value;
     record.valueLength = -1;
     this.wroteRow(record, size);
+    if (this.context.events === undefined) return;
     this.events.push({
       kind: "put",
       kv: keyValue(record, value, key),
@@ -126,6 +128,7 @@ export class RevisionWriter {
     record.pending = undefined;
     record.valueLength = -1;
     this.wroteRow(record, size);
+    if (this.context.events === undefined) return;
     this.events.push({
       kind: "delete",
       kv: deletedKeyValue(record.key, this.revision),
@@ -138,7 +141,7 @@ export class RevisionWriter {
   finish(): Revision {
     if (this.wrote) {
       this.context.state.revision = this.revision;
-      this.context.events.push({
+      this.context.events?.push({
         namespaceId: this.namespace.id,
         revision: this.revision as Revision,
         events: this.events,

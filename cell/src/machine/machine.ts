@@ -144,9 +144,9 @@ class CellMachine implements LoadableMachine {
     return bootstrapState(this.state, { settings: this.bootSettings, ...options });
   }
 
-  apply(entries: readonly MachineEntry[], reader: StoreReader): Applied {
+  apply(entries: readonly MachineEntry[], reader: StoreReader, wantEvents = true): Applied {
     assert(this.state.formatVersion > 0, "the machine is loaded before it applies");
-    return applyEntries(this.parts, entries, reader);
+    return applyEntries(this.parts, entries, reader, wantEvents);
   }
 
   applyExternal({ index, mutations }: ExternalRows): Applied {

@@ -48,6 +48,7 @@ class World {
         this.events.push(`step ${index}`);
         return { refused: "" };
       },
+      wantEvents: () => true,
       refuse: (index) => void this.events.push(`refuse ${index}`),
       onApplied: () => this.onApplied(),
       onConfiguration: (entry, outcome) =>

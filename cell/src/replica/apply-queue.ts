@@ -7,6 +7,8 @@ import type { CellState, ChangeOutcome, ConfigurationStepper } from "./state.ts"
 export interface ApplyQueueOptions {
   readonly state: CellState;
   readonly step: (index: LogIndex, change: ConfigurationChange) => ReturnType<ConfigurationStepper>;
+  /** Whether anybody here watches. */
+  readonly wantEvents: () => boolean;
   /** The core is told about refused configuration entries (R36). */
   readonly refuse: (index: LogIndex) => void;
   /** A batch of command entries is in the store: publish its outcomes in this same synchronous block. */
@@ -82,7 +84,7 @@ export class ApplyQueue {
       } else {
         const started = this.#options.now();
         const entries = this.#take();
-        this.#options.onApplied(entries, this.#options.state.apply(entries));
+        this.#options.onApplied(entries, this.#options.state.apply(entries, this.#options.wantEvents()));
         this.#options.measure(this.#options.now() - started);
         this.#options.onSlice(entries[entries.length - 1] ?? first);
       }

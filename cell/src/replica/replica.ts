@@ -158,6 +158,7 @@ export class Replica {
         if (refused !== undefined) return { refused };
         return { configuration: raft.applyConfiguration(index, change) };
       },
+      wantEvents: () => parts.hub.watchers > 0,
       refuse: (index) => raft.refuseConfiguration(index),
       onApplied: (entries, applied) => this.#publish(entries, applied),
       onConfiguration: (entry, outcome) => this.#configurationApplied(entry, outcome),

@@ -58,9 +58,9 @@ export class CellState {
     return bytes;
   }
 
-  apply(entries: readonly MachineEntry[]): Applied {
+  apply(entries: readonly MachineEntry[], wantEvents: boolean): Applied {
     const before = this.machine.appliedIndex;
-    const applied = this.machine.apply(entries, this.#store);
+    const applied = this.machine.apply(entries, this.#store, wantEvents);
     assert(this.machine.appliedIndex === before + entries.length, "every entry is applied once, in order", {
       before,
       entries: entries.length,
