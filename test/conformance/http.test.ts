@@ -208,7 +208,7 @@ describe("HTTP with curl", { skip: noCurl, timeout: 20_000 }, () => {
     assert.equal(read?.get.items[0]?.["value"], "me");
     const [failed] = lost["failedCompares"] as { readonly index: number; readonly actual: Json }[];
     assert.equal(failed?.index, 0);
-    assert.equal(failed?.actual["version"], 1);
+    assert.equal(failed.actual["version"], 1);
     assertProblem(await curl("/v1/txn", ["-d", "{"]), 400, "invalid-argument");
   });
 

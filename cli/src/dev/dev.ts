@@ -1,4 +1,5 @@
 import { admin } from "@lockstep/proto";
+import { readFileSync } from "node:fs";
 import { AdminClient } from "../admin-client.ts";
 import { CELL_NODE_FLAGS, cellProgram } from "../commands/cell-program.ts";
 import { promoteWhenCaughtUp } from "../commands/member.ts";
@@ -125,6 +126,17 @@ async function untilReady(terminal: Terminal, cell: DevCell): Promise<ReadyMembe
   }));
 }
 
+/** Why a member ended, as the last line of its log tells; empty when it does not. */
+function reasonText(logFile: string): string {
+  try {
+    const last = readFileSync(logFile, "utf8").trimEnd().split("\n").at(-1) ?? "";
+    const { reason } = JSON.parse(last) as { readonly reason?: unknown };
+    return typeof reason === "string" ? ` (${reason})` : "";
+  } catch {
+    return "";
+  }
+}
+
 /** Repeats `check` until it gives a value; errors are those of members that are not up yet. */
 async function until<T>(
   terminal: Terminal,
@@ -145,8 +157,8 @@ async function until<T>(
     if (dead.length > 0) {
       throw new CliError(
         EXIT.failed,
-        `${dead.map(({ name }) => name).join(", ")} died before the cell was ready`,
-        `The reason is at the end of ${dead.map(({ logFile }) => logFile).join(", ")}.`,
+        `${dead.map(({ name, logFile }) => name + reasonText(logFile)).join(", ")} died before the cell was ready`,
+        `The end of ${dead.map(({ logFile }) => logFile).join(", ")} tells more. Does another process use this folder?`,
       );
     }
     if (terminal.now() >= limit) {
