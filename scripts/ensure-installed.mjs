@@ -11,6 +11,12 @@ const lockHash = createHash("sha256")
   .update(readFileSync(new URL("package-lock.json", root)))
   .digest("hex");
 
+// npm runs this after every install in this folder (`postinstall`), so that no script installs again.
+if (process.argv.includes("--mark")) {
+  if (existsSync(new URL("node_modules", root))) writeFileSync(stampFile, lockHash);
+  process.exit(0);
+}
+
 const installed = existsSync(stampFile) && readFileSync(stampFile, "utf8") === lockHash;
 if (!installed) {
   process.stderr.write("Installing dependencies (once; about a minute) ...\n");

@@ -124,7 +124,7 @@ program
   });
 
 program.parseAsync().catch((error: unknown) => {
-  console.error(error instanceof Error ? error.message : String(error));
+  console.error(describe(error));
   process.exit(EXIT.failed);
 });
 
@@ -184,7 +184,7 @@ async function runMember(flags: MemberFlags): Promise<void> {
     });
   } catch (error) {
     log.error("the member could not start", {
-      reason: error instanceof Error ? error.message : String(error),
+      reason: describe(error),
     });
     logger.flush();
     process.exit(EXIT.failed);
@@ -195,6 +195,12 @@ async function runMember(flags: MemberFlags): Promise<void> {
     client: flags.client,
     http: flags.http,
   });
+}
+
+/** A message with those of its causes: the last one is often what a person can act on. */
+function describe(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}: ${describe(error.cause)}`;
 }
 
 function toOptions(flags: MemberFlags): MemberOptions {
