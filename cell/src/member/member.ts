@@ -166,6 +166,7 @@ async function createReplica(
       random: environment.random,
       electionTimeoutTicks: options.electionTimeoutTicks,
       heartbeatTicks: options.heartbeatTicks,
+      lazyCommit: true,
     },
     initial,
   );

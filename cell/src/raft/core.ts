@@ -61,6 +61,8 @@ export class Core {
   readonly rounds: ReadRounds = new ReadRounds();
   /** Leaves with the next `ready()`: all of a turn's appends, and all its heartbeats, become one. */
   appendDue = false;
+  /** A commit index may leave without entries. */
+  announceDue = false;
   heartbeatDue = false;
 
   // Follower only.
@@ -239,6 +241,7 @@ export class Core {
     this.uncommittedBytes = 0;
     this.retirementIndex = 0 as LogIndex;
     this.appendDue = false;
+    this.announceDue = false;
     this.heartbeatDue = false;
     this.snapshotsWanted = [];
     for (const read of this.rounds.reset()) if (read.from === this.id) this.readsDropped.push(read.request);

@@ -22,6 +22,7 @@ export function createRaft(
     inflightBytesMax: 16 * MEBIBYTE,
     uncommittedBytesMax: 64 * MEBIBYTE,
     applyBytesMax: 16 * MEBIBYTE,
+    lazyCommit: false,
     ...options,
   };
   assert(Number.isSafeInteger(full.id) && full.id > 0, "a member id is a positive integer", { id: full.id });

@@ -28,10 +28,18 @@ export function startLeading(core: Core): void {
   appendEntry(core, "normal", NO_DATA);
 }
 
+/** What was committed and has not been told yet leaves now. */
+export function announceCommit(core: Core): void {
+  if (!core.options.lazyCommit) return;
+  core.announceDue = true;
+  core.appendDue = true;
+}
+
 /** What the passing of time asks of a leader. */
 export function tickLeader(core: Core): void {
   core.heartbeatElapsedTicks++;
   core.electionElapsedTicks++;
+  announceCommit(core);
   if (core.electionElapsedTicks >= core.options.electionTimeoutTicks) {
     core.electionElapsedTicks = 0;
     if (isRetiring(core)) {

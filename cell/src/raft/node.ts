@@ -173,6 +173,10 @@ export class Node implements RaftNode {
     campaign(this.#core, "pre-vote");
   }
 
+  announceCommit(): void {
+    if (this.#core.role === "leader") leader.announceCommit(this.#core);
+  }
+
   forgetLeader(): void {
     if (this.#core.role === "follower") this.#core.setLeader(NO_MEMBER);
   }

@@ -26,6 +26,26 @@ describe("raft: replication", () => {
     );
   });
 
+  it("R27: a lazy commit index rides with the next append, or leaves when it is announced or a tick passes", () => {
+    for (const release of ["append", "announce", "tick"] as const) {
+      const bench = new Bench({ options: { lazyCommit: true } });
+      bench.lead(2);
+      bench.step(acknowledgement(3, 2, 2));
+      const alone = bench.step(acknowledgement(2, 2, 2));
+      assert.equal(bench.node.commit, 2);
+      assert.deepEqual(ofKind(alone, "append"), [], "nothing leaves for the commit index alone");
+      if (release === "append") bench.node.propose(bytes(1));
+      else if (release === "announce") bench.node.announceCommit();
+      else bench.node.tick();
+      const told = ofKind(bench.settle(), "append").map(({ commit, entries: carried }) => [
+        commit,
+        carried.length,
+      ]);
+      const expected = [2, release === "append" ? 1 : 0];
+      assert.deepEqual(told, [expected, expected], release);
+    }
+  });
+
   it("R22: a refusal names the largest index at which the logs could agree", () => {
     const bench = new Bench({ log: entries(2, 1, 1, 2, 2, 4) });
     for (const [after, hint] of [

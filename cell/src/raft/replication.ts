@@ -17,6 +17,7 @@ export function flush(core: Core): void {
   for (const peer of core.tracker.peers) {
     while (sendAppend(core, peer)) continue;
   }
+  core.announceDue = false;
 }
 
 function sendHeartbeats(core: Core): void {
@@ -53,7 +54,8 @@ function sendAppend(core: Core, peer: Progress): boolean {
   // A full window lets an empty append through now and then: it tells of loss (R24).
   const isFull = peer.state === "replicate" && peer.inflights.full;
   const { entries, bytes } = isFull ? NOTHING : log.slice(peer.next, core.options.appendBytesMax);
-  if (entries.length === 0 && !peer.emptyDue && !peer.canLearnCommit(log.commit)) return false;
+  const announces = core.announceDue || !core.options.lazyCommit;
+  if (entries.length === 0 && !peer.emptyDue && !(announces && peer.canLearnCommit(log.commit))) return false;
   core.send({
     kind: "append",
     from: core.id,

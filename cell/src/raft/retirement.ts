@@ -21,6 +21,7 @@ export function beginRetirement(core: Core): void {
   for (const peer of core.tracker.peers) peer.toldRound = 0;
   core.heartbeatDue = true;
   core.appendDue = true;
+  core.announceDue = true;
 }
 
 export function isRetiring(core: Core): boolean {

@@ -281,6 +281,12 @@ export interface RaftOptions {
   readonly uncommittedBytesMax: number;
   /** Bytes handed out in `Ready.committed` and not yet reported applied. Default 16 MiB. */
   readonly applyBytesMax: number;
+  /**
+   * A commit index that moved alone does not leave at once: it rides with the next append, and leaves at the next tick
+   * or at {@link RaftNode.announceCommit} at the latest. Saves a message and an answer for each entry and follower,
+   * for followers that apply a little later. Default false.
+   */
+  readonly lazyCommit: boolean;
 }
 
 /** Where a restarted (or fresh) member stands. */
@@ -343,6 +349,8 @@ export interface RaftNode {
   campaign(): void;
   /** Follower only: drop the leader, keep the term, so that pre-votes are granted (R50). */
   forgetLeader(): void;
+  /** With `lazyCommit`: tell the followers now. No-op on a follower. */
+  announceCommit(): void;
   /** The transport lost this peer: fall back to probing (R24). */
   reportUnreachable(id: MemberId): void;
   /** The host started streaming the state at `index` to a peer. Ignored unless leader. */

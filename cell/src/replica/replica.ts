@@ -81,6 +81,7 @@ export type ChangeDecided = (term: Term | undefined, outcome: ChangeOutcome | un
 /** Heartbeat rounds whose send time is remembered: more than an election timeout's worth. */
 const TICKS_REMEMBERED = 1024;
 const ONE_SECOND_MS = 1000;
+const COMMIT_ANNOUNCE_MS = 2;
 const DEADLINE_CHECK_MS = 50;
 
 /**
@@ -110,6 +111,7 @@ export class Replica {
   #term: Term = 0 as Term;
   #leaderlessTicks = 0;
   #diverged = false;
+  #announcing = false;
   /** Ticks until this member asks for votes because the leader's connection broke; -1: not. */
   #campaignIn = -1;
 
@@ -440,6 +442,19 @@ export class Replica {
     this.reads.appliedTo(last.index);
     this.proposals.flush();
     this.pump();
+    if (this.isLeader) this.#announceSoon();
+  }
+
+  /** Under load the commit index rides with the next append; without, followers learn it after this pause. */
+  #announceSoon(): void {
+    if (this.#announcing) return;
+    this.#announcing = true;
+    this.parts.environment.after(COMMIT_ANNOUNCE_MS, () => {
+      this.#announcing = false;
+      if (this.#closed) return;
+      this.#guard(() => this.parts.raft.announceCommit());
+      this.pump();
+    });
   }
 
   /** The store first, then everything that was derived from the old one (W14, B7). */

@@ -62,6 +62,7 @@ export class Simulation {
       appendBytesMax: this.#dice.pick([1, 100, 100_000])!,
       inflightBytesMax: 1_000_000,
       applyBytesMax: this.#dice.pick([1, 100_000])!,
+      lazyCommit: seed % 2 === 0,
     };
     this.invariants = new Invariants(this.members);
     const size = this.#dice.pick([1, 3, 3, 5])!;

@@ -82,7 +82,7 @@ export class TestMember {
     });
     this.state = new CellState(this.generations.current);
     this.raft = createRaft(
-      { id, random: () => (id - 1) / 10, electionTimeoutTicks: ELECTION_TICKS },
+      { lazyCommit: true, id, random: () => (id - 1) / 10, electionTimeoutTicks: ELECTION_TICKS },
       {
         hardState: { term: 1 as Term, vote: 0 as MemberId, commit: 1 as LogIndex },
         logStart: { index: 1 as LogIndex, term: 1 as Term },
