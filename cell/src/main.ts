@@ -260,6 +260,7 @@ function createEnvironment(log: Log, fatal: (error: Error) => void): Environment
     // 48 random bits: elections of many members must not fall into step.
     random: () => randomBytes(6).readUIntBE(0, 6) / 2 ** 48,
     schedule: (task) => void setImmediate(task),
+    soon: queueMicrotask,
     after: (delayMs, task) => {
       const timer = setTimeout(task, delayMs);
       return () => clearTimeout(timer);

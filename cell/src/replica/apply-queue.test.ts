@@ -55,6 +55,7 @@ class World {
         void this.events.push(`changed ${entry.index} ${outcome.accepted ? "yes" : "no"}`),
       onSlice: (last) => void this.events.push(`done ${last.index}`),
       schedule: (task) => void this.turn.push(task),
+      begin: (slice) => slice(),
       now: () => 0,
       measure: () => undefined,
       fatal: (error) => void this.fatal.push(error),

@@ -17,6 +17,8 @@ export interface ApplyQueueOptions {
   /** After everything of a slice is published. */
   readonly onSlice: (last: Entry) => void;
   readonly schedule: (task: () => void) => void;
+  /** Runs the first slice of a burst: at once, or still in this turn. */
+  readonly begin: (slice: () => void) => void;
   /** Monotonic milliseconds. */
   readonly now: () => number;
   readonly measure: (durationMs: number) => void;
@@ -48,7 +50,12 @@ export class ApplyQueue {
   push(entries: readonly Entry[]): void {
     for (const entry of entries) this.#queue.push(entry);
     // Nothing is waiting: apply in this very turn, for the sake of latency. A slice that is running goes on by itself.
-    if (!this.#scheduled && !this.#paused && !this.#running) this.#slice();
+    if (this.#scheduled || this.#paused || this.#running) return;
+    this.#scheduled = true;
+    this.#options.begin(() => {
+      this.#scheduled = false;
+      if (!this.#paused) this.#slice();
+    });
   }
 
   /** While a snapshot is being installed nothing is applied. What was queued is covered by the snapshot. */

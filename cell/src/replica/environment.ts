@@ -5,6 +5,8 @@ export interface Environment {
   readonly random: () => number;
   /** Runs `task` in a turn of its own, after the I/O events that are already waiting. */
   readonly schedule: (task: () => void) => void;
+  /** Runs `task` in this turn, after what the turn has already made due and before the next I/O event. */
+  readonly soon: (task: () => void) => void;
   /** Runs `task` once after about `delayMs`. @returns the function that calls it off. */
   readonly after: (delayMs: number, task: () => void) => () => void;
   /** Runs `task` about every `intervalMs`. @returns the function that calls it off. */

@@ -85,6 +85,7 @@ describe("replica", () => {
         ...{ prevIndex, prevTerm, entries: [] },
       },
     ]);
+    cluster.settle();
     assert.equal(old.state.machine.revision, 2);
     assert.equal(leading, false);
   });

@@ -161,6 +161,8 @@ export class Replica {
         return { configuration: raft.applyConfiguration(index, change) };
       },
       wantEvents: () => parts.hub.watchers > 0,
+      // A leader's callers wait for the apply; a follower's leader waits for its disk, which is to start first.
+      begin: (slice) => (this.isLeader ? slice() : environment.soon(slice)),
       refuse: (index) => raft.refuseConfiguration(index),
       onApplied: (entries, applied) => this.#publish(entries, applied),
       onConfiguration: (entry, outcome) => this.#configurationApplied(entry, outcome),

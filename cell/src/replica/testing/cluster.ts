@@ -206,6 +206,7 @@ export class Cluster {
       clock: { monotonicMs: () => this.nowMs, wallMs: () => this.nowMs },
       random: () => 0,
       schedule: (task) => void this.turns.push(task),
+      soon: (task) => void this.turns.push(task),
       after: (delayMs, task) => {
         const timer = { dueMs: this.nowMs + delayMs, task };
         this.#timers.add(timer);
