@@ -18,6 +18,7 @@ function run(name: string, patterns: readonly string[], options: { readonly conc
     process.execPath,
     [
       "--test",
+      "--test-timeout=600000",
       ...["--test-reporter=dot", "--test-reporter-destination=stdout"],
       ...["--test-reporter=tap", `--test-reporter-destination=${report}`],
       `--test-concurrency=${String(options.concurrency)}`,

@@ -262,7 +262,8 @@ describe("a snapshot stream", () => {
     const other = await members.start(1);
     other.transport.setPeers([peer(2, two.transport.address)]);
     assert.equal(await other.transport.sendSnapshot(id(2), new Source("second", 4)), true);
-    assert.equal(first.aborts.length, 1);
+    // The first sender may have offered its snapshot anew meanwhile: that is a stream of its own, and ends by itself.
+    assert.equal(first.aborts[0], "the sender began another snapshot");
     await one.transport.close();
     assert.equal(await sending, false);
   });

@@ -169,6 +169,8 @@ export async function snapshot(context: Context, file: string): Promise<number> 
       await pipeline(stream, progress, createWriteStream(partial, { flush: true }));
       await rename(partial, file);
     } catch (error) {
+      // Destroying a gRPC stream, as the pipeline does, does not end its call: the member would go on sending.
+      stream.cancel();
       await rm(partial, { force: true });
       throw isFileError(error)
         ? new CliError(EXIT.failed, `cannot write ${file}: ${error.message}`)
