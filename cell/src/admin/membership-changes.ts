@@ -1,5 +1,6 @@
 import { assertNever } from "../invariant.ts";
-import { encodePlan, findMember, isJoint } from "../machine/membership.ts";
+import { encodePlan, findMember } from "../machine/membership.ts";
+import { isJoint } from "../raft/index.ts";
 import type { ChangePlan, MemberAddresses, MemberRecord, Membership } from "../machine/membership.ts";
 import type { ConfigurationStep, LogIndex, MemberId, ProgressView, ProposalRefusal } from "../raft/types.ts";
 import type { Replica } from "../replica/replica.ts";

@@ -2,7 +2,7 @@ import { Metadata, status as GrpcStatus } from "@grpc/grpc-js";
 import type { ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
 import { admin } from "@lockstep/proto";
 import type { Failure, Revision } from "@lockstep/gateway/coordinator";
-import { isJoint } from "../machine/membership.ts";
+import { isJoint } from "../raft/index.ts";
 import type { MemberAddresses, MemberRecord, Membership } from "../machine/membership.ts";
 import type { LogIndex, MemberId, Role } from "../raft/types.ts";
 import type { CellCoordinator } from "../replica/coordinator.ts";

@@ -4,6 +4,7 @@
  * is accepted or refused from this state alone, so that every member decides alike (R36).
  */
 import { assert } from "../invariant.ts";
+import { isMember } from "../raft/index.ts";
 import type { Configuration, ConfigurationChange, LogIndex, MemberId } from "../raft/types.ts";
 
 /** host:port each. */
@@ -90,8 +91,8 @@ export function advanceMembership(
   });
   const added = plan?.add;
   const candidates = added === undefined ? membership.members : [...membership.members, added];
-  const members = candidates.filter((member) => belongs(configuration, member.id));
-  const gone = candidates.filter((member) => !belongs(configuration, member.id)).map((member) => member.id);
+  const members = candidates.filter((member) => isMember(configuration, member.id));
+  const gone = candidates.filter((member) => !isMember(configuration, member.id)).map((member) => member.id);
   return {
     cellId: membership.cellId,
     configurationIndex: index,
@@ -100,24 +101,6 @@ export function advanceMembership(
     removedIds: [...membership.removedIds, ...gone].sort((a, b) => a - b),
     nextMemberId: added === undefined ? membership.nextMemberId : ((added.id + 1) as MemberId),
   };
-}
-
-/** Whether `id` has any role in the configuration, a leaving voter included. */
-export function belongs(configuration: Configuration, id: MemberId): boolean {
-  return (
-    configuration.voters.includes(id) ||
-    configuration.outgoing.includes(id) ||
-    configuration.learners.includes(id) ||
-    configuration.learnersNext.includes(id)
-  );
-}
-
-export function isJoint(configuration: Configuration): boolean {
-  return configuration.outgoing.length > 0;
-}
-
-export function isVoter(configuration: Configuration, id: MemberId): boolean {
-  return configuration.voters.includes(id) || configuration.outgoing.includes(id);
 }
 
 export function findMember(membership: Membership, id: MemberId): MemberRecord | undefined {

@@ -5,7 +5,8 @@ import { crc32 } from "node:zlib";
 import { assert } from "../invariant.ts";
 import { createMachine } from "../machine/index.ts";
 import type { MemberRecord, Membership } from "../machine/membership.ts";
-import type { Configuration, HardState, LogIndex, MemberId, RaftInitialState, Term } from "../raft/types.ts";
+import { EMPTY_CONFIGURATION } from "../raft/index.ts";
+import type { HardState, LogIndex, MemberId, RaftInitialState, Term } from "../raft/types.ts";
 import type { Environment } from "../replica/environment.ts";
 import { decodeHeader } from "../replica/snapshots.ts";
 import { CellState, membershipRow } from "../replica/state.ts";
@@ -32,13 +33,6 @@ export interface FolderHooks {
   readonly onSync: NonNullable<WalOptions["onSync"]>;
 }
 
-const EMPTY_CONFIGURATION: Configuration = {
-  voters: [],
-  outgoing: [],
-  learners: [],
-  learnersNext: [],
-  autoLeave: false,
-};
 const FIRST_MEMBER = 1 as MemberId;
 /** The log of every cell begins after this index, so that a joiner always starts from a state (R45). */
 const BOOTSTRAP_INDEX = 1 as LogIndex;

@@ -2,9 +2,9 @@ import { createNativeDoor, startGrpcServer, startHttpDoor } from "@lockstep/gate
 import { admin } from "@lockstep/proto";
 import { MembershipChanges } from "../admin/membership-changes.ts";
 import { createAdminService } from "../admin/service.ts";
-import { belongs, findMember, isVoter } from "../machine/membership.ts";
+import { findMember } from "../machine/membership.ts";
 import { FORMAT_VERSION_MAX } from "../machine/index.ts";
-import { createRaft } from "../raft/index.ts";
+import { createRaft, isMember, isVoter } from "../raft/index.ts";
 import type { MemberId } from "../raft/types.ts";
 import { Compactor } from "../replica/compactor.ts";
 import { CellCoordinator } from "../replica/coordinator.ts";
@@ -316,7 +316,7 @@ function peerHandlers(parts: PeerParts): TransportHandlers {
 function notReady(replica: Replica): string | undefined {
   const { state, raft, self } = replica.parts;
   const { configuration } = state.membership;
-  if (!belongs(configuration, self)) return "not part of the cell's configuration yet";
+  if (!isMember(configuration, self)) return "not part of the cell's configuration yet";
   if (!isVoter(configuration, self)) return "a learner, not a voter yet";
   if (replica.leaderId === 0) return "no leader known";
   if (raft.commit - state.appliedIndex > 1000) return "applying the log";

@@ -19,7 +19,7 @@ import type {
 import { admitMutation, admitRead } from "../admission/admission.ts";
 import type { AdmissionLimits, Load } from "../admission/admission.ts";
 import { assertNever } from "../invariant.ts";
-import { belongs } from "../machine/membership.ts";
+import { isMember } from "../raft/index.ts";
 import type { Applied, CommandOutcome, NamespaceInfo } from "../machine/types.ts";
 import type { MemberId } from "../raft/types.ts";
 import type { SessionKeeper } from "../session/types.ts";
@@ -299,7 +299,7 @@ export class CellCoordinator implements Coordinator {
   /** Whether this member has a part in the configuration: a joiner has no state to show before its first snapshot. */
   #isMember(): boolean {
     const { state, self } = this.#options.replica.parts;
-    return belongs(state.membership.configuration, self);
+    return isMember(state.membership.configuration, self);
   }
 
   #deadline(deadlineMs: number | undefined): number {

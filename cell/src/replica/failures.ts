@@ -1,4 +1,4 @@
-import type { Failure, Revision } from "@lockstep/gateway/coordinator";
+import type { Failure } from "@lockstep/gateway/coordinator";
 
 /** The refusals and lost answers that the replica itself gives, each with the sentence a client sees. */
 export const failures = {
@@ -62,11 +62,6 @@ export const failures = {
     outcome: "not-applied",
     message: `The namespace is at routing epoch ${String(epoch)}. Resolve it again.`,
   }),
-  leaseNotFound: (leaseId: string): Failure => ({
-    code: "lease-not-found",
-    outcome: "not-applied",
-    message: `There is no lease ${leaseId}: it expired, was revoked, or never was.`,
-  }),
   tooManyWatches: (max: number): Failure => ({
     code: "too-many-watches",
     outcome: "not-applied",
@@ -79,10 +74,4 @@ export const failures = {
     message: "The member is shutting down. Use another one.",
   }),
   internal: (message: string): Failure => ({ code: "internal", outcome: "unknown", message }),
-  compacted: (compactRevision: Revision): Failure => ({
-    code: "compacted",
-    outcome: "not-applied",
-    message: `That history is gone; the oldest revision kept is ${String(compactRevision)}.`,
-    compactRevision,
-  }),
 } as const;

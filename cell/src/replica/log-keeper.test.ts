@@ -33,7 +33,6 @@ class World {
       raft: raft as RaftNode,
       wal: wal as Wal,
       state: this.state as unknown as CellState,
-      log: { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} },
       fatal: (error) => void this.fatal.push(error),
       keepBytes: KEEP_BYTES,
       pinned: () => this.pinned,

@@ -1,14 +1,12 @@
 import { assert } from "../invariant.ts";
 import type { LogIndex, RaftNode } from "../raft/types.ts";
 import type { Wal } from "../wal/types.ts";
-import type { Log } from "./environment.ts";
 import type { CellState } from "./state.ts";
 
 export interface LogKeeperOptions {
   readonly raft: RaftNode;
   readonly wal: Wal;
   readonly state: CellState;
-  readonly log: Log;
   readonly fatal: (error: Error) => void;
   /** Entries kept behind the barrier for members that lag a little. Default 16 MiB. */
   readonly keepBytes: number;

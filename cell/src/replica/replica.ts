@@ -1,9 +1,9 @@
 import type { LeaderHint, Revision } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import { createCommandEncoder } from "../machine/index.ts";
-import { belongs, findMember } from "../machine/membership.ts";
+import { findMember } from "../machine/membership.ts";
 import type { Applied, Command, CommandOutcome } from "../machine/types.ts";
-import { validateChange } from "../raft/index.ts";
+import { isMember, validateChange } from "../raft/index.ts";
 import type {
   Append,
   Entry,
@@ -140,7 +140,6 @@ export class Replica {
       raft,
       wal,
       state,
-      log: environment.log,
       fatal,
       keepBytes: parts.logKeepBytes,
       pinned: () => this.#connections?.snapshots.pinnedIndex(),
@@ -414,7 +413,7 @@ export class Replica {
       });
       this.#updatePeers();
       for (const listener of this.#listeners) listener.configurationChanged?.();
-      if (!belongs(state.membership.configuration, self)) this.#announceRemoval();
+      if (!isMember(state.membership.configuration, self)) this.#announceRemoval();
     } else {
       environment.log.warn("membership change refused", { reason: outcome.reason, detail: outcome.detail });
     }
