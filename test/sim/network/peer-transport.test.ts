@@ -132,7 +132,7 @@ describe("Raft messages", () => {
     };
     one.transport.send([append, heartbeat(1, 2, 7)]);
     data.fill(9);
-    assert.deepEqual(two.messages, [], "called from within send");
+    assert.equal(two.messages.length, 0, "called from within send");
     await world.ms(SOON_MS);
     assert.equal(two.messages.length, 1);
     const [first, second] = two.messages[0]!;
@@ -152,7 +152,9 @@ describe("Raft messages", () => {
 
   it("may be lost, doubled and overtaken, the same ones with the same dice", async () => {
     const arrivals = async (): Promise<number[]> => {
-      const { world, one, two } = await pair({
+      const { world, one, two } = await pair();
+      world.network.setProfile({
+        ...world.network.profile,
         ...{ loss: 0.1, duplication: 0.1, reordering: 0.2, reorderingUsMax: 30_000 },
       });
       for (let i = 0; i < 200; i++) {
@@ -245,7 +247,7 @@ describe("death", () => {
     one.transport.send([heartbeat(1, 2, 1)]);
     two.process.kill();
     await world.ms(5);
-    assert.deepEqual(one.heard, ["disconnected 2", "disconnected 2"]);
+    assert.equal(one.heard.filter((line) => line === "disconnected 2").length, 2);
     await world.ms(5_000);
     assert.deepEqual([two.heard, two.messages], [[], []]);
     assert.ok(one.heard.includes("unreachable 2"));
@@ -316,7 +318,8 @@ describe("forwarded requests", () => {
   };
 
   it("are answered once, whatever the network doubles", async () => {
-    const { world, one, two } = await pair({ duplication: 0.9 });
+    const { world, one, two } = await pair();
+    world.network.setProfile({ ...world.network.profile, duplication: 0.9 });
     const answers = ask(one, 2);
     await world.ms(SOON_MS);
     assert.deepEqual([answers, two.heard], [["re:q"], ["request 1"]]);
