@@ -1,0 +1,123 @@
+/** All clients of one history, with the checkers that judge what they see. */
+import { CompactionLedger } from "../checkers/compactions.ts";
+import { GuardedRegister } from "../checkers/guarded-register.ts";
+import { LeaseKeyChecker } from "../checkers/lease-keys.ts";
+import { LockLedger } from "../checkers/locks.ts";
+import { ReadChecker } from "../checkers/reads.ts";
+import { RegisterHistory, type RecordedOperation } from "../checkers/register-history.ts";
+import { SessionLedger } from "../checkers/sessions.ts";
+import { WriteLedger } from "../checkers/writes.ts";
+import type { ActorContext, Reporter, Scheduler, TimeUs, Truth } from "../contract.ts";
+import { runCompactor } from "./compactor.ts";
+import { runLeases } from "./leases.ts";
+import { runLocks } from "./locks.ts";
+import { ACTOR_KINDS, type ActorKind, type WorkloadPlan } from "./plan.ts";
+import { runRegisters } from "./registers.ts";
+import { runSequences } from "./sequences.ts";
+import { runStreams } from "./streams.ts";
+import { OpenCalls, type Actor, type Tools } from "./tools.ts";
+import { runWatches } from "./watches.ts";
+
+export const ACTORS: Readonly<Record<ActorKind, Actor>> = {
+  registers: runRegisters,
+  sequences: runSequences,
+  leases: runLeases,
+  locks: runLocks,
+  watches: runWatches,
+  streams: runStreams,
+  compactor: runCompactor,
+};
+
+/** The default bound of how fast or slow a clock may run against another, as a fraction. */
+const DRIFT_MAX = 0.01;
+
+export interface WorkloadOptions {
+  readonly plan: WorkloadPlan;
+  readonly truth: Truth;
+  readonly reporter: Reporter;
+  readonly scheduler: Scheduler;
+  /** The largest difference in rate between any two clocks of the world, as a fraction. Default 0.01. */
+  readonly driftMax?: number;
+}
+
+export interface WorkloadActor {
+  readonly name: string;
+  /** Ends some time after `context.stopping`; rejects with a violation only. May be run anew after its process died. */
+  run(context: ActorContext): Promise<void>;
+}
+
+export interface Workload {
+  actors(): readonly WorkloadActor[];
+  /** In the turn of the kill: calls of that process have unknown outcomes, and nobody counts on its leases. */
+  processKilled(host: string): void;
+  /** What was asked of the registers, for the check of linearizability. */
+  registerHistory(): readonly RecordedOperation[];
+  /** Stale writes that reached the registers without a guard. */
+  staleWritesWithoutGuard(): number;
+  /**
+   * The cell has been healthy since then: leases that nobody renews have ended within TTL and `boundMs`.
+   */
+  expectNoOrphanLeases(healedAtUs: TimeUs, boundMs: number): void;
+  /** The cell has been healthy for long enough: every open watch of a living process has delivered what there is. */
+  expectWatchesCaughtUp(): void;
+  /** The checks that only the end of a history allows. */
+  finish(): void;
+}
+
+export function createWorkload(options: WorkloadOptions): Workload {
+  const { plan, truth, reporter, scheduler } = options;
+  const compactions = new CompactionLedger();
+  const lockNames = Array.from({ length: plan.lockNames }, (_, index) => `l${String(index + 1)}`);
+  const locks = new LockLedger(truth, reporter, lockNames);
+  const leaseKeys = new LeaseKeyChecker(truth, reporter);
+  let values = 0;
+  let connections = 0;
+  const tools: Tools = {
+    plan,
+    truth,
+    reporter,
+    scheduler,
+    openCalls: new OpenCalls(),
+    writes: new WriteLedger(truth, reporter),
+    reads: new ReadChecker(truth, reporter),
+    sessions: new SessionLedger(truth, reporter, options.driftMax ?? DRIFT_MAX),
+    locks,
+    compactions,
+    history: new RegisterHistory(scheduler),
+    registers: new Map(lockNames.map((name) => [name, new GuardedRegister(name, locks, reporter)])),
+    lockNames,
+    places: new Map(),
+    openWatches: new Map(),
+    uniqueValue: () => `v${String((values += 1))}`,
+    nextConnection: () => (connections += 1),
+  };
+  const actors = ACTOR_KINDS.flatMap((kind) =>
+    Array.from({ length: plan.actors[kind] }, (_, index) => ({
+      name: `${kind}${String(index + 1)}`,
+      run: (context: ActorContext) => ACTORS[kind](context, tools),
+    })),
+  );
+  return {
+    actors: () => actors,
+    processKilled: (host) => {
+      tools.openCalls.processKilled(host);
+      tools.sessions.processKilled(host, scheduler.nowUs);
+      tools.locks.processKilled(host);
+      const watches = tools.openWatches.get(host);
+      tools.openWatches.delete(host);
+      for (const { name, nextRevision } of watches ?? []) tools.places.set(name, nextRevision);
+    },
+    registerHistory: () => tools.history.operations,
+    staleWritesWithoutGuard: () => {
+      let stale = 0;
+      for (const register of tools.registers.values()) stale += register.staleWithoutGuard;
+      return stale;
+    },
+    expectNoOrphanLeases: (healedAtUs, boundMs) =>
+      tools.sessions.expectNoOrphans(scheduler.nowUs, healedAtUs, boundMs),
+    expectWatchesCaughtUp: () => {
+      for (const watches of tools.openWatches.values()) for (const watch of watches) watch.expectCaughtUp();
+    },
+    finish: () => leaseKeys.finish(),
+  };
+}
