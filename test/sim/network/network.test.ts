@@ -201,10 +201,17 @@ describe("streams", () => {
     joined(world);
     await world.ms(20_000);
     assert.equal(world.reporter.counted("connections broken"), 1);
-    joined(world);
+    const { heard } = joined(world);
+    world.network.isolate("m2", "both");
+    await world.ms(20_000);
+    assert.deepEqual(heard, [], "not through a partition");
     world.network.setProfile({ ...world.network.profile, connectionLifeUsMean: 0 });
+    world.network.heal();
     await world.ms(60_000);
     assert.equal(world.reporter.counted("connections broken"), 1);
+    world.network.setProfile({ ...world.network.profile, connectionLifeUsMean: 1_000_000 });
+    await world.ms(20_000);
+    assert.equal(world.reporter.counted("connections broken"), 2, "those that stand too");
   });
 
   it("make the sender wait for a paused process, and go on when it wakes", async () => {

@@ -29,7 +29,7 @@ export interface Host {
   readonly index: number;
   /** 0: in no group, reaches every group. */
   group: number;
-  deafTo: boolean;
+  deaf: boolean;
   mute: boolean;
   readonly ways: (Way | undefined)[];
 }
@@ -63,9 +63,12 @@ export class SimNetwork {
     return this.#profile;
   }
 
-  /** For what is sent from now on. */
+  /** For what is sent from now on; how long connections live is drawn anew for those that stand. */
   setProfile(profile: NetworkProfile): void {
     this.#profile = profile;
+    for (const ends of this.#ends.values()) {
+      for (const end of ends) if (end.limitsLife) this.#limitLife(end);
+    }
     this.reporter.trace("network", () => `profile ${JSON.stringify(profile)}`);
   }
 
@@ -95,7 +98,7 @@ export class SimNetwork {
   /** From and to everybody: `in`: it hears nothing, `out`: nobody hears it. */
   isolate(name: string, direction: "both" | "in" | "out"): void {
     const host = this.host(name);
-    if (direction !== "out") host.deafTo = true;
+    if (direction !== "out") host.deaf = true;
     if (direction !== "in") host.mute = true;
     this.reporter.count(direction === "both" ? "partitions" : "one-way partitions");
     this.reporter.trace("network", () => `isolate ${name} ${direction}`);
@@ -106,7 +109,7 @@ export class SimNetwork {
   heal(): void {
     for (const host of this.#groups.splice(0)) host.group = 0;
     for (const host of this.#hosts.values()) {
-      host.deafTo = false;
+      host.deaf = false;
       host.mute = false;
       for (const each of host.ways) if (each !== undefined) each.cut = false;
     }
@@ -121,7 +124,7 @@ export class SimNetwork {
 
   isBlocked(from: Host, to: Host): boolean {
     if (from === to) return false;
-    if (from.mute || to.deafTo) return true;
+    if (from.mute || to.deaf) return true;
     if (from.group !== to.group && from.group !== 0 && to.group !== 0) return true;
     return from.ways[to.index]?.cut === true;
   }
@@ -184,13 +187,8 @@ export class SimNetwork {
     const dialled = new StreamEnd<Up, Down>(this, dialler.process, dialler.handler);
     const accepted = new StreamEnd<Down, Up>(this, acceptor.process, acceptor.handler);
     joinEnds(dialled, accepted);
-    const { connectionLifeUsMean } = this.#profile;
-    if (connectionLifeUsMean > 0) {
-      const lifeUs = Math.ceil(this.#dice.exponential(connectionLifeUsMean));
-      dialled.cancelLife = this.scheduler.in(lifeUs, () => {
-        if (this.#profile.connectionLifeUsMean > 0) dialled.break();
-      });
-    }
+    dialled.limitsLife = true;
+    this.#limitLife(dialled);
     return { dialled, accepted };
   }
 
@@ -212,7 +210,7 @@ export class SimNetwork {
   host(name: string): Host {
     const known = this.#hosts.get(name);
     if (known !== undefined) return known;
-    const host = { name, index: this.#hosts.size, group: 0, deafTo: false, mute: false, ways: [] };
+    const host = { name, index: this.#hosts.size, group: 0, deaf: false, mute: false, ways: [] };
     this.#hosts.set(name, host);
     return host;
   }
@@ -251,6 +249,19 @@ export class SimNetwork {
     const ends = this.#ends.get(process);
     this.#ends.delete(process);
     for (const end of ends ?? []) end.cut();
+  }
+
+  #limitLife(end: AnyEnd): void {
+    end.cancelLife?.();
+    end.cancelLife = undefined;
+    const { connectionLifeUsMean } = this.#profile;
+    if (connectionLifeUsMean === 0) return;
+    const lifeUs = Math.ceil(this.#dice.exponential(connectionLifeUsMean));
+    end.cancelLife = this.scheduler.in(lifeUs, () => {
+      // What cannot reach an end cannot reset it either: later, then.
+      if (end.reachable) end.break();
+      else this.#limitLife(end);
+    });
   }
 
   #wayChanged(): void {

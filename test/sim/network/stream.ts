@@ -35,6 +35,10 @@ export interface AnyEnd {
   readonly process: SimProcess;
   readonly open: boolean;
   readonly peer: { readonly process: SimProcess };
+  /** Of the two ends, the one that holds the timer of the connection's life. */
+  limitsLife: boolean;
+  cancelLife: (() => void) | undefined;
+  readonly reachable: boolean;
   cut(): void;
   break(): void;
   wayMayBeFree(): boolean;
@@ -45,6 +49,7 @@ export class StreamEnd<Out, In> {
   readonly process: SimProcess;
   /** False once it was closed here, or its handler heard `closed`. */
   open = true;
+  limitsLife = false;
   cancelLife: (() => void) | undefined;
   readonly #network: SimNetwork;
   readonly #host: Host;
@@ -166,6 +171,11 @@ export class StreamEnd<Out, In> {
     const { peer } = this;
     if (!peer.open || !peer.process.alive || peer.process.paused || peer.#isSilent) return false;
     return what === "heard" || !this.#isSilent;
+  }
+
+  /** Whether the way is free in both directions. */
+  get reachable(): boolean {
+    return !this.#isBlocked && !this.peer.#isBlocked;
   }
 
   /** The way changed. @returns whether it need not be told again. */
