@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { Client } from "./client.ts";
 import { LockstepError } from "./errors.ts";
 import type { Session } from "./session.ts";
@@ -116,7 +115,7 @@ export async function acquireLock(client: Client, name: string, options: LockOpt
   const attempt: Attempt = {
     name,
     key: lockKey(name),
-    value: JSON.stringify({ owner: session.owner, attempt: randomUUID() }),
+    value: JSON.stringify({ owner: session.owner, attempt: client.runtime.uuid() }),
     session,
   };
   const deadlineAt = options.waitMs === undefined ? Infinity : client.runtime.now() + options.waitMs;

@@ -1,3 +1,5 @@
+import { randomUUID } from "node:crypto";
+
 /**
  * Clock, timers and chance, handed in so that the simulator can own them.
  */
@@ -8,6 +10,8 @@ export interface Runtime {
   wallNow(): number;
   /** In [0, 1). */
   random(): number;
+  /** A random UUID: tells one attempt from every other. */
+  uuid(): string;
   /** @returns the function that cancels it. */
   schedule(callback: () => void, delayMs: number): () => void;
   /** Runs when the current turn of the event loop has done its input. */
@@ -21,6 +25,7 @@ export const REAL_RUNTIME: Runtime = {
   now: () => performance.now(),
   wallNow: () => Date.now(),
   random: () => Math.random(),
+  uuid: () => randomUUID(),
   schedule(callback, delayMs) {
     const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), TIMER_MS_MAX));
     return () => clearTimeout(timer);

@@ -7,6 +7,7 @@ import type { MemberAddresses, MemberRecord, Membership } from "../machine/membe
 import type { LogIndex, MemberId, Role } from "../raft/types.ts";
 import type { CellCoordinator } from "../replica/coordinator.ts";
 import type { Replica } from "../replica/replica.ts";
+import { pauseIn } from "../replica/environment.ts";
 import { createSnapshotSource } from "../store/index.ts";
 import { AdminError } from "./admin-error.ts";
 import type { AdminErrorCode } from "./admin-error.ts";
@@ -219,7 +220,8 @@ async function streamState(
   replica: Replica,
   call: ServerWritableStream<admin.SnapshotRequest, admin.SnapshotChunk>,
 ): Promise<void> {
-  const source = createSnapshotSource(replica.parts.state.store.view());
+  const { state, environment } = replica.parts;
+  const source = createSnapshotSource(state.store.view(), { pause: pauseIn(environment) });
   let gone = false;
   call.on("cancelled", () => (gone = true));
   try {

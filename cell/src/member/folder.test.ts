@@ -15,6 +15,7 @@ import type { OpenedFolder } from "./folder.ts";
 import { IdentityError } from "./identity.ts";
 import { MEMBER_DEFAULTS } from "./options.ts";
 import type { MemberOptions } from "./options.ts";
+import { createNodePlatform } from "./platform.ts";
 
 const ADDRESSES = {
   client: "127.0.0.1:1",
@@ -40,8 +41,8 @@ describe("a member's folder at the start", () => {
       ...{ directory, name: "m1", origin: { kind: "bootstrap" }, listen: ADDRESSES, advertise: ADDRESSES },
       ...{ version: "0", admission: ADMISSION_DEFAULTS },
     };
-    return openMemberFolder(options, environment, {
-      onFatal: (error) => assert.fail(error),
+    return openMemberFolder({
+      ...{ options, environment, platform: createNodePlatform() },
       onSync: () => undefined,
     });
   }
@@ -74,14 +75,14 @@ describe("a member's folder at the start", () => {
     };
     const snapshots = new Snapshots({
       ...parts,
-      environment: donor.environment((error) => assert.fail(error)),
+      environment: donor.prompt((error) => assert.fail(error)),
     });
     snapshots.connect(transport as Transport);
     snapshots.send(2 as MemberId);
     const source = sent[0];
     assert.ok(source !== undefined);
     const pending = await generations.begin();
-    const sink = createSnapshotSink(pending.store);
+    const sink = createSnapshotSink(pending.store, { pause: () => Promise.resolve() });
     for (let number = 0; ; number += 1) {
       const chunk = await source.chunk(number);
       if (chunk === undefined) break;

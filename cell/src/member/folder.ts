@@ -1,6 +1,3 @@
-import { randomUUID } from "node:crypto";
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { assert } from "../invariant.ts";
 import { createMachine } from "../machine/index.ts";
@@ -10,14 +7,14 @@ import type { HardState, LogIndex, MemberId, RaftInitialState, Term } from "../r
 import type { Environment } from "../replica/environment.ts";
 import { decodeHeader } from "../replica/snapshots.ts";
 import { CellState, membershipRow } from "../replica/state.ts";
-import { openGenerations, openRocksStore } from "../store/index.ts";
 import type { Generations, Store } from "../store/index.ts";
-import { createNodeDisk, openWal } from "../wal/index.ts";
+import { openWal } from "../wal/index.ts";
 import type { Wal, WalOptions, WalRecovery } from "../wal/types.ts";
 import { IdentityError, memberPaths, openFolder, writeIdentity } from "./identity.ts";
 import type { MemberIdentity, UnjoinedIdentity } from "./identity.ts";
 import { joinCell } from "./join.ts";
 import type { MemberOptions } from "./options.ts";
+import type { Platform } from "./platform.ts";
 
 /** A member's disk, opened and checked: everything the replica needs to go on where it stopped. */
 export interface OpenedFolder {
@@ -28,8 +25,11 @@ export interface OpenedFolder {
   readonly initial: RaftInitialState;
 }
 
-export interface FolderHooks {
-  readonly onFatal: (error: Error) => void;
+export interface FolderParts {
+  readonly options: MemberOptions;
+  readonly environment: Environment;
+  readonly platform: Platform;
+  /** See the log's options. */
   readonly onSync: NonNullable<WalOptions["onSync"]>;
 }
 
@@ -39,16 +39,12 @@ const BOOTSTRAP_INDEX = 1 as LogIndex;
 const BOOTSTRAP_TERM = 1 as Term;
 
 /** Opens a member's folder, making it one first if it is fresh. */
-export async function openMemberFolder(
-  options: MemberOptions,
-  environment: Environment,
-  hooks: FolderHooks,
-): Promise<OpenedFolder> {
-  const folder = await openFolder(options.directory, options.name);
-  const identity =
-    folder.kind === "member" ? folder.identity : await becomeMember(options, folder.identity, environment);
-  const generations = await openStore(options.directory, environment);
-  const { wal, recovery } = await openLog(options.directory, identity, environment, hooks);
+export async function openMemberFolder(parts: FolderParts): Promise<OpenedFolder> {
+  const { options, environment, platform } = parts;
+  const folder = await openFolder(platform, options.directory, options.name);
+  const identity = folder.kind === "member" ? folder.identity : await becomeMember(parts, folder.identity);
+  const generations = await openStore(parts);
+  const { wal, recovery } = await openLog(parts, identity, environment.fatal);
   const state = new CellState(generations.current);
   if (recovery.repaired !== undefined) {
     environment.log.warn("a torn write at the end of the log was cut", { ...recovery.repaired });
@@ -57,28 +53,23 @@ export async function openMemberFolder(
   return { identity, generations, state, wal, initial };
 }
 
-function openStore(directory: string, environment: Environment): Promise<Generations> {
-  return openGenerations(memberPaths(directory).store, {
-    openStore: (path) => openRocksStore(path, { now: () => environment.clock.monotonicMs() }),
-  });
+function openStore({ options, environment, platform }: FolderParts): Promise<Generations> {
+  return platform.openStore(memberPaths(options.directory).store, () => environment.clock.monotonicMs());
 }
 
 function openLog(
-  directory: string,
+  { options, environment, platform, onSync }: FolderParts,
   identity: MemberIdentity,
-  environment: Environment,
-  hooks: FolderHooks,
+  onFatal: (error: Error) => void,
 ): Promise<{ wal: Wal; recovery: WalRecovery }> {
+  const { cellId, memberId, incarnation } = identity;
   return openWal({
-    disk: createNodeDisk(),
-    directory: memberPaths(directory).wal,
-    identity: {
-      cellId: identity.cellId,
-      memberId: identity.memberId,
-      incarnation: identity.incarnation,
-    },
-    onFatal: hooks.onFatal,
-    onSync: hooks.onSync,
+    disk: platform.disk,
+    directory: memberPaths(options.directory).wal,
+    identity: { cellId, memberId, incarnation },
+    segmentBytesMax: options.segmentBytes,
+    onFatal,
+    onSync,
     now: () => environment.clock.monotonicMs(),
   });
 }
@@ -163,17 +154,14 @@ function written(wal: Wal, write: Parameters<Wal["append"]>[0]): Promise<void> {
 }
 
 /** Makes a fresh folder a member: log and store first, the identity last, so that a crash leaves a fresh folder. */
-async function becomeMember(
-  options: MemberOptions,
-  unjoined: UnjoinedIdentity,
-  environment: Environment,
-): Promise<MemberIdentity> {
+async function becomeMember(parts: FolderParts, unjoined: UnjoinedIdentity): Promise<MemberIdentity> {
+  const { options, environment, platform } = parts;
   const { directory, origin } = options;
   // Left by a start that was interrupted before the identity was written: it took part in nothing.
-  for (const part of ["wal", "store"]) await rm(join(directory, part), { recursive: true, force: true });
+  for (const part of Object.values(memberPaths(directory))) await platform.disk.removeTree(part);
   switch (origin.kind) {
     case "bootstrap":
-      return bootstrap(options, unjoined, environment);
+      return bootstrap(parts, unjoined);
     case "join": {
       environment.log.info("joining a cell", {
         targets: origin.targets.join(","),
@@ -183,12 +171,13 @@ async function becomeMember(
         identity: unjoined,
         addresses: options.advertise,
         targets: origin.targets,
+        ask: platform.askToJoin,
         log: environment.log,
         after: environment.after,
         random: environment.random,
       });
       const identity = { cellId: joined.cellId, memberId: joined.memberId, ...unjoined };
-      await initialise(directory, environment, identity, {
+      await initialise(parts, identity, {
         membership: waitingMembership(joined.cellId, joined.members),
         appliedIndex: 0 as LogIndex,
         hardState: undefined,
@@ -202,12 +191,8 @@ async function becomeMember(
   }
 }
 
-async function bootstrap(
-  options: MemberOptions,
-  unjoined: UnjoinedIdentity,
-  environment: Environment,
-): Promise<MemberIdentity> {
-  const identity: MemberIdentity = { cellId: randomUUID(), memberId: FIRST_MEMBER, ...unjoined };
+async function bootstrap(parts: FolderParts, unjoined: UnjoinedIdentity): Promise<MemberIdentity> {
+  const identity: MemberIdentity = { cellId: parts.platform.uuid(), memberId: FIRST_MEMBER, ...unjoined };
   const membership: Membership = {
     cellId: identity.cellId,
     configurationIndex: BOOTSTRAP_INDEX,
@@ -217,18 +202,18 @@ async function bootstrap(
         id: FIRST_MEMBER,
         name: unjoined.name,
         incarnation: unjoined.incarnation,
-        addresses: options.advertise,
+        addresses: parts.options.advertise,
       },
     ],
     removedIds: [],
     nextMemberId: (FIRST_MEMBER + 1) as MemberId,
   };
-  await initialise(options.directory, environment, identity, {
+  await initialise(parts, identity, {
     membership,
     appliedIndex: BOOTSTRAP_INDEX,
     hardState: { term: BOOTSTRAP_TERM, vote: FIRST_MEMBER, commit: BOOTSTRAP_INDEX },
   });
-  environment.log.info("bootstrapped a new cell", { cellId: identity.cellId });
+  parts.environment.log.info("bootstrapped a new cell", { cellId: identity.cellId });
   return identity;
 }
 
@@ -251,20 +236,12 @@ interface Beginning {
   readonly hardState: HardState | undefined;
 }
 
-async function initialise(
-  directory: string,
-  environment: Environment,
-  identity: MemberIdentity,
-  beginning: Beginning,
-): Promise<void> {
-  const generations = await openStore(directory, environment);
+async function initialise(parts: FolderParts, identity: MemberIdentity, beginning: Beginning): Promise<void> {
+  const generations = await openStore(parts);
   await writeFirstRows(generations.current, beginning);
   await generations.close();
   let failure: Error | undefined;
-  const { wal } = await openLog(directory, identity, environment, {
-    onFatal: (error) => (failure = error),
-    onSync: () => undefined,
-  });
+  const { wal } = await openLog(parts, identity, (error) => (failure = error));
   if (beginning.hardState !== undefined) {
     await written(wal, {
       snapshot: { index: beginning.appliedIndex, term: BOOTSTRAP_TERM },
@@ -274,7 +251,7 @@ async function initialise(
   }
   await wal.close();
   if (failure !== undefined) throw failure;
-  await writeIdentity(directory, identity);
+  await writeIdentity(parts.platform.disk, parts.options.directory, identity);
 }
 
 async function writeFirstRows(store: Store, beginning: Beginning): Promise<void> {

@@ -1,8 +1,6 @@
-import { randomUUID } from "node:crypto";
-import { open, readFile, readdir, rename, rm } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import type { MemberId } from "../raft/types.ts";
-import { createNodeDisk } from "../wal/index.ts";
+import type { Disk } from "../wal/types.ts";
 
 /** Who this folder belongs to; written once, before anything else, and never changed. */
 export interface MemberIdentity {
@@ -33,17 +31,27 @@ const FILE = "identity.json";
 const JOINING_FILE = "joining.json";
 const PARTS = ["wal", "store"] as const;
 
+export interface FolderTools {
+  readonly disk: Disk;
+  /** Draws an incarnation. */
+  readonly uuid: () => string;
+}
+
 /** Reads who a folder belongs to; a fresh one gets an incarnation. */
-export async function openFolder(directory: string, name: string): Promise<FolderState> {
-  await createNodeDisk().makeDirectory(directory);
-  const identity = await readJson<MemberIdentity>(join(directory, FILE));
+export async function openFolder(
+  { disk, uuid }: FolderTools,
+  directory: string,
+  name: string,
+): Promise<FolderState> {
+  await disk.makeDirectory(directory);
+  const identity = await readIdentity(disk, directory);
   if (identity !== undefined) {
     if (identity.name !== name) {
       throw new IdentityError(
         `${directory} belongs to member ${identity.name}, not ${name}. Start it under its own name, or give ${name} a folder of its own.`,
       );
     }
-    const entries = await readdir(directory);
+    const entries = (await disk.list(directory)) ?? [];
     for (const part of PARTS) {
       if (!entries.includes(part)) {
         throw new IdentityError(
@@ -51,76 +59,63 @@ export async function openFolder(directory: string, name: string): Promise<Folde
         );
       }
     }
-    await removeJoining(directory);
+    await removeJoining(disk, directory);
     return { kind: "member", identity };
   }
-  const joining = await readJson<UnjoinedIdentity>(join(directory, JOINING_FILE));
+  const joining = await readJson<UnjoinedIdentity>(disk, join(directory, JOINING_FILE));
   if (joining?.name === name) return { kind: "unjoined", identity: joining };
   if (joining === undefined) {
-    const part = (await readdir(directory)).find((entry) => (PARTS as readonly string[]).includes(entry));
+    const part = (await disk.list(directory))?.find((entry) => (PARTS as readonly string[]).includes(entry));
     if (part !== undefined) {
       throw new IdentityError(
         `${directory} holds a ${part}/ folder but no ${FILE}: it belongs to a member whose name was lost, and its acknowledged writes are not thrown away. Put ${FILE} back, or replace the member: remove it from the cell and join with an empty folder under a new name.`,
       );
     }
   }
-  const fresh: UnjoinedIdentity = { name, incarnation: randomUUID() };
-  await writeJson(directory, JOINING_FILE, fresh);
+  const fresh: UnjoinedIdentity = { name, incarnation: uuid() };
+  await writeJson(disk, join(directory, JOINING_FILE), fresh);
   return { kind: "unjoined", identity: fresh };
 }
 
 /** From here on the folder is this member's. Written last, when log and store exist. */
-export async function writeIdentity(directory: string, identity: MemberIdentity): Promise<void> {
-  await writeJson(directory, FILE, identity);
-  await removeJoining(directory);
+export async function writeIdentity(disk: Disk, directory: string, identity: MemberIdentity): Promise<void> {
+  await writeJson(disk, join(directory, FILE), identity);
+  await removeJoining(disk, directory);
 }
 
-async function removeJoining(directory: string): Promise<void> {
-  await rm(join(directory, JOINING_FILE), { force: true });
-  await syncFolder(directory);
+async function removeJoining(disk: Disk, directory: string): Promise<void> {
+  await disk.remove(join(directory, JOINING_FILE));
+  await disk.syncDirectory(directory);
 }
 
-/** The identity of a stopped member's folder, for offline tools. */
-export async function readIdentity(directory: string): Promise<MemberIdentity | undefined> {
-  return readJson<MemberIdentity>(join(directory, FILE));
+/** The identity in a member's folder; undefined: it holds none. */
+export async function readIdentity(disk: Disk, directory: string): Promise<MemberIdentity | undefined> {
+  return readJson<MemberIdentity>(disk, join(directory, FILE));
 }
 
-async function readJson<T>(path: string): Promise<T | undefined> {
-  let text: string;
+async function readJson<T>(disk: Disk, path: string): Promise<T | undefined> {
+  const text = await disk.read(path);
+  if (text === undefined) return undefined;
   try {
-    text = await readFile(path, "utf8");
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw error;
-  }
-  try {
-    return JSON.parse(text) as T;
+    return JSON.parse(text.toString("utf8")) as T;
   } catch {
     throw new IdentityError(`${path} is damaged. Restore it from the member list, or replace the member.`);
   }
 }
 
 /** Written beside, fsynced, renamed, folder fsynced: it is there whole or not at all. */
-async function writeJson(directory: string, file: string, value: unknown): Promise<void> {
-  const temporary = join(directory, `${file}.tmp`);
-  const handle = await open(temporary, "w");
+async function writeJson(disk: Disk, path: string, value: unknown): Promise<void> {
+  const content = Buffer.from(`${JSON.stringify(value, undefined, 2)}\n`);
+  const temporary = `${path}.tmp`;
+  await disk.createZeroed(temporary, content.length);
+  const file = await disk.open(temporary);
   try {
-    await handle.writeFile(`${JSON.stringify(value, undefined, 2)}\n`);
-    await handle.sync();
+    await file.writeDurably([content], 0);
   } finally {
-    await handle.close();
+    await file.close();
   }
-  await rename(temporary, join(directory, file));
-  await syncFolder(directory);
-}
-
-async function syncFolder(directory: string): Promise<void> {
-  const folder = await open(directory, "r");
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
+  await disk.rename(temporary, path);
+  await disk.syncDirectory(dirname(path));
 }
 
 /** The parts of a member's folder. */

@@ -1,6 +1,4 @@
-import { Metadata, credentials } from "@grpc/grpc-js";
-import type { ServiceError } from "@grpc/grpc-js";
-import { admin } from "@lockstep/proto";
+import type { admin } from "@lockstep/proto";
 import type { MemberAddresses, MemberRecord } from "../machine/membership.ts";
 import type { MemberId } from "../raft/types.ts";
 import type { Log } from "../replica/environment.ts";
@@ -17,14 +15,37 @@ export interface JoinOptions {
   readonly addresses: MemberAddresses;
   /** Admin addresses of members of the cell, tried in turn; a leader named by an answer is tried next. */
   readonly targets: readonly string[];
+  readonly ask: AskToJoin;
   readonly log: Log;
   readonly after: (delayMs: number, task: () => void) => () => void;
   readonly random: () => number;
 }
 
-const TRY_TIMEOUT_MS = 5_000;
 const BACKOFF_MS_MIN = 100;
 const BACKOFF_MS_MAX = 3_000;
+
+/** One attempt at one member's admin API, bounded by {@link JOIN_TRY_MS_MAX}. Rejects with {@link JoinFailure}. */
+export type AskToJoin = (
+  target: string,
+  request: admin.AddLearnerRequest,
+) => Promise<admin.AddLearnerResponse>;
+
+export const JOIN_TRY_MS_MAX = 5_000;
+
+/** The member could not be reached, or refused. */
+export class JoinFailure extends Error {
+  override readonly name = "JoinFailure";
+  /** The admin API's code; empty: it was not the admin API that refused. */
+  readonly code: string;
+  /** Where the leader's admin API listens, if the refusal says so. */
+  readonly leaderAdmin: string | undefined;
+
+  constructor(code: string, message: string, leaderAdmin?: string) {
+    super(message);
+    this.code = code;
+    this.leaderAdmin = leaderAdmin;
+  }
+}
 
 /** A refusal that trying again does not cure; the message says what to do. */
 export class JoinRefused extends Error {
@@ -45,20 +66,19 @@ export async function joinCell(options: JoinOptions): Promise<Joined> {
     const wasHinted = hint !== undefined;
     hint = undefined;
     try {
-      return toJoined(await addLearner(target, options));
+      return toJoined(await options.ask(target, toRequest(options)));
     } catch (error) {
-      const refusal = error as ServiceError;
-      const code = String(refusal.metadata.get("lockstep-error-code")[0] ?? "");
+      if (!(error instanceof JoinFailure)) throw error;
+      const { code, leaderAdmin } = error;
       if (["name-in-use", "invalid-argument", "wrong-cell", "too-many-members"].includes(code)) {
-        throw new JoinRefused(refusal.details);
+        throw new JoinRefused(error.message);
       }
-      const leader = refusal.metadata.get("lockstep-leader-admin")[0];
-      if (leader !== undefined && String(leader) !== target) hint = String(leader);
+      if (leaderAdmin !== undefined && leaderAdmin !== target) hint = leaderAdmin;
       // Two members that name each other, as in an election, are not asked in a tight loop.
       if (hint !== undefined && !wasHinted) continue;
       options.log.info("the cell did not take this member in yet; trying again", {
         target,
-        reason: refusal.details,
+        reason: error.message,
       });
       await new Promise<void>((resolve) => {
         options.after(backoffMs * (0.5 + options.random()), resolve);
@@ -68,26 +88,14 @@ export async function joinCell(options: JoinOptions): Promise<Joined> {
   }
 }
 
-function addLearner(target: string, options: JoinOptions): Promise<admin.AddLearnerResponse> {
-  const client = new admin.AdminClient(target, credentials.createInsecure());
-  const request: admin.AddLearnerRequest = {
-    name: options.identity.name,
-    incarnation: options.identity.incarnation,
-    addresses: { ...options.addresses },
+function toRequest({ identity, addresses }: JoinOptions): admin.AddLearnerRequest {
+  return {
+    name: identity.name,
+    incarnation: identity.incarnation,
+    addresses: { ...addresses },
     plannedOn: 0,
     cellId: "",
   };
-  return new Promise<admin.AddLearnerResponse>((resolve, reject) => {
-    client.addLearner(
-      request,
-      new Metadata(),
-      { deadline: Date.now() + TRY_TIMEOUT_MS },
-      (error, response) => {
-        if (error === null) resolve(response);
-        else reject(error);
-      },
-    );
-  }).finally(() => client.close());
 }
 
 function toJoined(response: admin.AddLearnerResponse): Joined {

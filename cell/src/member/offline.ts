@@ -25,7 +25,7 @@ const SCAN_ROWS = 1000;
  * store can be read, and that log and store fit together.
  */
 export async function verifyFolder(directory: string): Promise<FolderReport> {
-  const identity = await readIdentity(directory);
+  const identity = await readIdentity(createNodeDisk(), directory);
   if (identity === undefined) {
     const problem = `${directory} holds no member (no identity.json)`;
     return { sound: false, lines: [problem], problems: [problem] };
@@ -76,7 +76,7 @@ export async function* dumpFolder(
   directory: string,
   options: { readonly values: boolean },
 ): AsyncGenerator<object, void, void> {
-  const identity = await readIdentity(directory);
+  const identity = await readIdentity(createNodeDisk(), directory);
   if (identity === undefined) throw new Error(`${directory} holds no member (no identity.json)`);
   yield { identity };
   for await (const item of inspectWal(createNodeDisk(), memberPaths(directory).wal)) {

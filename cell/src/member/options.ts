@@ -37,7 +37,17 @@ export interface MemberOptions {
   readonly retention: RetentionPolicy | undefined;
   /** Log kept behind the barrier for members that lag a little. */
   readonly logKeepBytes: number;
+  /** Size of a new segment of the log. */
+  readonly segmentBytes: number;
   readonly watchesMax: number;
+  /** Recent events kept in memory for watches that lag a little. */
+  readonly watchRingBytes: number;
+  /** Events that wait for one watch; beyond it the watch is cut with its resume revision. */
+  readonly watchPendingBytesMax: number;
+  /** A lease that nobody renewed for this long gets its remaining time written down, for the next leader. */
+  readonly checkpointIntervalMs: number;
+  /** How often the leader looks whether history is due to be given up. */
+  readonly retentionIntervalMs: number;
 }
 
 export const MEMBER_DEFAULTS: Pick<
@@ -48,7 +58,12 @@ export const MEMBER_DEFAULTS: Pick<
   | "reserveBytes"
   | "retention"
   | "logKeepBytes"
+  | "segmentBytes"
   | "watchesMax"
+  | "watchRingBytes"
+  | "watchPendingBytesMax"
+  | "checkpointIntervalMs"
+  | "retentionIntervalMs"
 > = {
   tickMs: 25,
   electionTimeoutTicks: 20,
@@ -56,7 +71,12 @@ export const MEMBER_DEFAULTS: Pick<
   reserveBytes: 256 * 1024 * 1024,
   retention: { ageMs: 60 * 60 * 1000 },
   logKeepBytes: 16 * 1024 * 1024,
+  segmentBytes: 16 * 1024 * 1024,
   watchesMax: 1_000_000,
+  watchRingBytes: 8 * 1024 * 1024,
+  watchPendingBytesMax: 4 * 1024 * 1024,
+  checkpointIntervalMs: 5 * 60_000,
+  retentionIntervalMs: 10_000,
 };
 
 /** Splits HOST:PORT (or [V6]:PORT). Throws a TypeError that names what it was for. */

@@ -1,3 +1,5 @@
+import type { Pause } from "../store/index.ts";
+
 /** What a member is handed instead of reaching for it: the same code runs on a real machine and in the simulator. */
 export interface Environment {
   readonly clock: Clock;
@@ -14,6 +16,18 @@ export interface Environment {
   readonly log: Log;
   /** A broken invariant, a failed disk, a divergence: the process must stop, without answering anything more. */
   readonly fatal: (error: Error) => void;
+}
+
+/** While the store nears a write stall, whoever fills it looks again after this long. */
+const STALL_WAIT_MS = 20;
+
+/** How long work in slices lets other work run. */
+export function pauseIn(environment: Environment): Pause {
+  return (reason) =>
+    new Promise((resolve) => {
+      if (reason === "turn") environment.schedule(resolve);
+      else environment.after(STALL_WAIT_MS, resolve);
+    });
 }
 
 export interface Clock {

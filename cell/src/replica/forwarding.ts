@@ -6,10 +6,9 @@ import type {
   ReadOutcome,
   Renewal,
   RenewalOutcome,
-  RequestIdentity,
-  Revision,
 } from "@lockstep/gateway/coordinator";
 import {
+  DecodeError,
   decodeOutcome,
   decodeReadResult,
   decodeWriteOperation,
@@ -19,6 +18,8 @@ import {
 } from "../machine/index.ts";
 
 import { failures } from "./failures.ts";
+import { failureOf, forwardedHead, renewalOf } from "./forwarding-heads.ts";
+import type { ForwardedHead } from "./forwarding-heads.ts";
 
 /**
  * What members ask each other on behalf of clients. A JSON head (small, rare: clients follow the leader by
@@ -35,48 +36,25 @@ export type Forwarded =
       readonly deadlineMs: number;
     };
 
-interface MutateHead {
-  readonly kind: "mutate";
-  readonly namespace: string;
-  readonly epoch: number;
-  readonly identity: RequestIdentity;
-  readonly deadlineMs: number;
-}
-
-type Head = MutateHead | Exclude<Forwarded, { readonly kind: "mutate" }>;
-
-interface AnswerHead {
-  readonly failure?: Failure;
-  readonly revision?: number;
-  readonly remainingMs?: readonly number[];
-}
-
 const NOTHING = new Uint8Array();
 
 export function encodeForwarded(forwarded: Forwarded): Uint8Array {
   if (forwarded.kind !== "mutate") return join(forwarded, NOTHING);
   const { namespace, epoch, identity, deadlineMs = 10_000, operation } = forwarded.mutation;
-  const head: MutateHead = { kind: "mutate", namespace, epoch, identity, deadlineMs };
+  const head: ForwardedHead = { kind: "mutate", namespace, epoch, identity, deadlineMs };
   return join(head, encodeWriteOperation(operation));
 }
 
-/** Throws on anything that is not a forwarded request: the peer is broken, not a client. */
+/**
+ * @throws DecodeError on anything that is not a forwarded request: the peer is broken, not a client. Nothing of it is
+ * taken on trust: a read that was let in is served later, where no caller is left to refuse.
+ */
 export function decodeForwarded(body: Uint8Array): Forwarded {
-  const [head, rest] = split<Head>(body);
-  switch (head.kind) {
-    case "mutate": {
-      const { namespace, epoch, identity, deadlineMs } = head;
-      return {
-        kind: "mutate",
-        mutation: { namespace, epoch, identity, deadlineMs, operation: decodeWriteOperation(rest) },
-      };
-    }
-    case "renew":
-    case "lease":
-      return head;
-    default:
-      throw new TypeError("a forwarded request of an unknown kind");
-  }
+  const [json, rest] = split(body);
+  const head = forwardedHead(json);
+  if (head.kind !== "mutate") return head;
+  const { kind, ...scope } = head;
+  return { kind, mutation: { ...scope, operation: decodeWriteOperation(rest) } };
 }
 
 export function encodeMutationAnswer(outcome: MutationOutcome): Uint8Array {
@@ -120,18 +98,19 @@ export function decodeMutationAnswer(body: Uint8Array): MutationOutcome {
 
 export function decodeRenewalAnswer(body: Uint8Array): RenewalOutcome {
   return decodeAnswer(body, (whole): RenewalOutcome => {
-    const [head] = split<AnswerHead>(whole);
-    if (head.failure !== undefined) return { ok: false, failure: head.failure };
-    const { revision = 0, remainingMs = [] } = head;
-    return { ok: true, revision: revision as Revision, remainingMs };
+    const [json] = split(whole);
+    const failure = failureOf(json);
+    return failure === undefined ? { ok: true, ...renewalOf(json) } : { ok: false, failure };
   });
 }
 
 export function decodeReadAnswer(body: Uint8Array): ReadOutcome {
   return decodeAnswer(body, (whole): ReadOutcome => {
-    const [head, rest] = split<AnswerHead>(whole);
-    if (head.failure !== undefined) return { ok: false, failure: head.failure };
-    return { ok: true, result: decodeReadResult(rest) };
+    const [json, rest] = split(whole);
+    const failure = failureOf(json);
+    return failure === undefined
+      ? { ok: true, result: decodeReadResult(rest) }
+      : { ok: false, failure };
   });
 }
 
@@ -144,10 +123,15 @@ function join(head: object, rest: Uint8Array): Uint8Array {
   return body;
 }
 
-function split<T>(body: Uint8Array): [T, Uint8Array] {
+/** The JSON head, whatever it holds, and what follows it. */
+function split(body: Uint8Array): [unknown, Uint8Array] {
   const buffer = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   const headLength = buffer.length >= 4 ? buffer.readUInt32BE(0) : Number.POSITIVE_INFINITY;
-  if (4 + headLength > buffer.length) throw new TypeError("a forwarded body is cut short");
-  const head = JSON.parse(buffer.toString("utf8", 4, 4 + headLength)) as T;
-  return [head, buffer.subarray(4 + headLength)];
+  if (4 + headLength > buffer.length) throw new DecodeError("cut short");
+  const text = buffer.toString("utf8", 4, 4 + headLength);
+  try {
+    return [JSON.parse(text), buffer.subarray(4 + headLength)];
+  } catch {
+    throw new DecodeError("the head is not JSON");
+  }
 }

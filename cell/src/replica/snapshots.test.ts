@@ -69,7 +69,7 @@ class World {
     const { raft, state } = this.cluster.member(2);
     const options: SnapshotsOptions = {
       self: id(2),
-      environment: this.cluster.environment((error) => assert.fail(error)),
+      environment: this.cluster.prompt((error) => assert.fail(error)),
       raft: this.#core(raft),
       state,
       generations: this.generations,
@@ -98,7 +98,7 @@ class World {
       donor.settle();
     }
     const snapshots = new Snapshots({
-      ...{ self: id(1), environment: donor.environment((error) => assert.fail(error)) },
+      ...{ self: id(1), environment: donor.prompt((error) => assert.fail(error)) },
       ...{ raft, state, generations: this.generations },
       announce: () => undefined,
       pump: () => undefined,

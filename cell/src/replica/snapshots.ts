@@ -2,8 +2,9 @@ import { assert } from "../invariant.ts";
 import { decodeConfiguration, encodeConfiguration } from "../raft/index.ts";
 import type { LogIndex, MemberId, RaftNode, SnapshotMetadata, Term } from "../raft/types.ts";
 import { createSnapshotSink, createSnapshotSource } from "../store/index.ts";
-import type { Generations, PendingGeneration, Store } from "../store/index.ts";
+import type { Generations, Pause, PendingGeneration, Store } from "../store/index.ts";
 import type { SnapshotOffer, SnapshotReceiver, Transport } from "../transport/types.ts";
+import { pauseIn } from "./environment.ts";
 import type { Environment } from "./environment.ts";
 import type { CellState } from "./state.ts";
 
@@ -68,7 +69,7 @@ export class Snapshots {
     if (term === undefined) return;
     const metadata: SnapshotMetadata = { index, term, configuration: state.membership.configuration };
     this.#counter += 1;
-    const source = createSnapshotSource(state.store.view());
+    const source = createSnapshotSource(state.store.view(), { pause: pauseIn(environment) });
     this.#sending.set(peer, index);
     raft.snapshotStarted(peer, index);
     environment.log.info("streaming the state to a member", { to: peer, index });
@@ -105,9 +106,11 @@ export class Snapshots {
     if (header === undefined || header.snapshot.index <= this.#options.state.appliedIndex) return undefined;
     if (this.#receiving?.offerId === offer.id && !this.#receiving.failed) return this.#receiving;
     if (this.#staged !== undefined || this.#adopting) return undefined;
-    const receiver = new StateReceiver(offer.id, this.#begin(this.#receiving), (complete) =>
-      this.#complete(complete, from, header),
-    );
+    const { environment } = this.#options;
+    const receiver = new StateReceiver(offer.id, this.#begin(this.#receiving), {
+      pause: pauseIn(environment),
+      complete: (complete) => this.#complete(complete, from, header),
+    });
     this.#receiving = receiver;
     return receiver;
   }
@@ -205,12 +208,15 @@ class StateReceiver implements SnapshotReceiver {
   constructor(
     offerId: string,
     generation: Promise<PendingGeneration>,
-    complete: (complete: StateReceiver) => Promise<void>,
+    {
+      pause,
+      complete,
+    }: { readonly pause: Pause; readonly complete: (complete: StateReceiver) => Promise<void> },
   ) {
     this.offerId = offerId;
     this.#generation = generation;
     this.#complete = complete;
-    this.#sink = generation.then((pending) => createSnapshotSink(pending.store));
+    this.#sink = generation.then((pending) => createSnapshotSink(pending.store, { pause }));
     // A failure to open is reported by the first chunk.
     this.#sink.catch(() => (this.failed = true));
   }

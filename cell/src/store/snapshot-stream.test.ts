@@ -101,8 +101,8 @@ describe("state stream", () => {
       for (let n = 0; n < 5000; n += 1) batch.put("history", key(n), Buffer.alloc(200, n));
       batch.put("lease-keys", Buffer.from([0]), Buffer.alloc(0));
     });
-    const source = createSnapshotSource(from!.view());
-    const sink = createSnapshotSink(to!);
+    const source = createSnapshotSource(from!.view(), { pause });
+    const sink = createSnapshotSink(to!, { pause });
     for (const chunk of await allChunks(source)) await sink.chunk(chunk);
     source.close();
     assert.equal(sink.finish().rows.history, 5000);
@@ -183,7 +183,7 @@ describe("state stream", () => {
   });
 
   it("a store that holds rows is refused", () => {
-    assert.throws(() => createSnapshotSink(filled(1)), { code: "not-fresh" });
+    assert.throws(() => createSnapshotSink(filled(1), { pause }), { code: "not-fresh" });
   });
 
   it("a stream that stops early does not finish", async () => {

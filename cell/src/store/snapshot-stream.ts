@@ -3,7 +3,6 @@
  * work in slices, so that heartbeats never wait behind a snapshot. A SHA-256 over all chunks stands in the last one.
  */
 import { createHash } from "node:crypto";
-import { setImmediate, setTimeout } from "node:timers/promises";
 import { assert } from "../invariant.ts";
 import { StoreError } from "./errors.ts";
 import { ChunkReader, ChunkWriter, HASH_BYTES, invalid, STREAM_KEYSPACES } from "./snapshot-format.ts";
@@ -15,7 +14,6 @@ const SLICE_BYTES_MAX = 64 * 1024;
 const CHUNK_BYTES_DEFAULT = 256 * 1024;
 /** Above this the sink waits for RocksDB, which would otherwise delay its writes on the event loop. */
 const STALL_PRESSURE_MAX = 0.8;
-const STALL_WAIT_MS = 20;
 
 /**
  * Lets other work run: `turn` between slices, `stalled` while the store nears a write stall (called again until it
@@ -23,15 +21,10 @@ const STALL_WAIT_MS = 20;
  */
 export type Pause = (reason: "turn" | "stalled") => Promise<void>;
 
-const nodePause: Pause = async (reason) => {
-  await (reason === "turn" ? setImmediate() : setTimeout(STALL_WAIT_MS));
-};
-
 export interface StateSourceOptions {
   /** A chunk ends after the row that reaches this many bytes. Default 256 KiB. */
   readonly chunkBytes?: number;
-  /** Default: `setImmediate`. */
-  readonly pause?: Pause;
+  readonly pause: Pause;
 }
 
 export interface StateSource {
@@ -64,12 +57,12 @@ export interface StateSink {
 }
 
 export interface StateSinkOptions {
-  readonly pause?: Pause;
+  readonly pause: Pause;
 }
 
 /** Streams `view`, which it owns from now on. */
-export function createSnapshotSource(view: StoreView, options: StateSourceOptions = {}): StateSource {
-  return new ViewSource(view, options.chunkBytes ?? CHUNK_BYTES_DEFAULT, options.pause ?? nodePause);
+export function createSnapshotSource(view: StoreView, options: StateSourceOptions): StateSource {
+  return new ViewSource(view, options.chunkBytes ?? CHUNK_BYTES_DEFAULT, options.pause);
 }
 
 /**
@@ -77,12 +70,12 @@ export function createSnapshotSource(view: StoreView, options: StateSourceOption
  *
  * @throws {@link StoreError} `not-fresh`
  */
-export function createSnapshotSink(store: Store, options: StateSinkOptions = {}): StateSink {
+export function createSnapshotSink(store: Store, options: StateSinkOptions): StateSink {
   for (const [keyspace] of STREAM_KEYSPACES) {
     const rows = store.scan(keyspace, { from: new Uint8Array(0), limit: 1, keysOnly: true });
     if (rows.length > 0) throw new StoreError("not-fresh", `the store already holds rows in ${keyspace}`);
   }
-  return new StoreSink(store, options.pause ?? nodePause);
+  return new StoreSink(store, options.pause);
 }
 
 class ViewSource implements StateSource {

@@ -138,7 +138,13 @@ class Inspector {
         `${message}, yet segment ${name} was written`,
       );
     }
-    if (content.batches.length === 0) return;
+    if (content.batches.length === 0) {
+      // Only behind a segment that was written may one be unused: before all others it is the log's lost beginning.
+      if (this.#previous === undefined && content.end.kind !== "corrupt") {
+        yield this.#problem("corrupt", start, "the oldest segment has no head");
+      }
+      return;
+    }
     this.identity ??= content.head?.identity;
     const previous = this.#previous;
     if (previous !== undefined && segment !== previous.segment + 1) {

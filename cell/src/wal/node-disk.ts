@@ -27,6 +27,7 @@ export function createNodeDisk(): Disk {
     open,
     rename: (from, to) => fs.promises.rename(from, to),
     remove: (file) => fs.promises.rm(file, { force: true }),
+    removeTree: (top) => fs.promises.rm(top, { recursive: true, force: true }),
     syncDirectory,
     async freeBytes(directory) {
       const stats = await fs.promises.statfs(directory);

@@ -18,6 +18,8 @@ export interface Disk {
   rename(from: string, to: string): Promise<void>;
   /** A file; nothing happens when it does not exist. */
   remove(path: string): Promise<void>;
+  /** A file, or a directory with all it holds; nothing happens when it does not exist. */
+  removeTree(path: string): Promise<void>;
   /** fsync of a directory: makes creations, renames and removals in it durable. */
   syncDirectory(path: string): Promise<void>;
   /** Bytes an unprivileged writer may still use on the volume of `path`. */

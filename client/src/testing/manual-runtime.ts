@@ -11,6 +11,7 @@ export class ManualRuntime implements Runtime {
   wallMs = 1_700_000_000_000;
   readonly #timers = new Set<Timer>();
   #afterTurn: (() => void)[] = [];
+  #drawn = 0;
 
   now(): number {
     return this.monotonicMs;
@@ -22,6 +23,11 @@ export class ManualRuntime implements Runtime {
 
   random(): number {
     return 0;
+  }
+
+  uuid(): string {
+    this.#drawn += 1;
+    return `00000000-0000-4000-8000-${String(this.#drawn).padStart(12, "0")}`;
   }
 
   schedule(callback: () => void, delayMs: number): () => void {

@@ -288,7 +288,9 @@ function readCompare(reader: ByteReader): Compare {
     return { key, target, operator, operand: target === "value" ? reader.bytes() : reader.leaseId() };
   }
   const magnitude = reader.varint();
-  return { key, target, operator, operand: (operatorByte & NEGATIVE) !== 0 ? -magnitude : magnitude };
+  if ((operatorByte & NEGATIVE) === 0) return { key, target, operator, operand: magnitude };
+  if (magnitude === 0) throw new DecodeError("minus zero");
+  return { key, target, operator, operand: -magnitude };
 }
 
 function writeGrant(writer: ByteWriter, grant: LeaseGrantOperation): void {

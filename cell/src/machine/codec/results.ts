@@ -86,6 +86,11 @@ export function failureNumber(code: FailureCode): number {
   return number;
 }
 
+/** The code that a peer names in text; undefined: none that is known here. */
+export function failureCode(text: unknown): FailureCode | undefined {
+  return FAILURE_CODES.find((code) => code === text);
+}
+
 /** With `operation`, the keys of its puts are left out; {@link readOutcome} takes them from the same operation. */
 export function writeOutcome(writer: ByteWriter, outcome: CommandOutcome, operation?: WriteOperation): void {
   if (!outcome.ok) {

@@ -218,6 +218,11 @@ export class Cluster {
     };
   }
 
+  /** For parts outside of the cluster's turns, whose promises a test waits for. */
+  prompt(fatal: (error: Error) => void): Environment {
+    return { ...this.environment(fatal), schedule: (task) => void setImmediate(task) };
+  }
+
   /** Runs turns and delivers messages until nothing moves. */
   settle(): void {
     while (this.turns.length > 0 || this.wire.length > 0) {

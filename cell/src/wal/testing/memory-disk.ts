@@ -77,6 +77,7 @@ export class MemoryDisk {
       open: (path) => perform("open", path, () => new MemoryFile(perform, volume, path)),
       rename: (from, to) => perform("rename", to, () => volume.rename(from, to)),
       remove: (path) => perform("remove", path, () => volume.remove(path)),
+      removeTree: (path) => perform("removeTree", path, () => volume.removeTree(path)),
       syncDirectory: (path) => perform("syncDirectory", path, () => volume.syncDirectory(path)),
       freeBytes: (path) => perform("freeBytes", path, () => volume.capacityBytes - volume.usedBytes),
     };

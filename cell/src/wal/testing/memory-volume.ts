@@ -109,6 +109,12 @@ export class MemoryVolume {
     change(directory, [[name, undefined]]);
   }
 
+  /** Nothing happens when it does not exist. */
+  removeTree(path: string): void {
+    const { directory, name } = this.#parent(path);
+    if (directory.names.has(name)) change(directory, [[name, undefined]]);
+  }
+
   syncDirectory(path: string): void {
     const node = this.#find(path);
     if (node?.kind !== "directory") throw diskFault("ENOENT", path);
