@@ -44,7 +44,7 @@ const SHOW_READS = `
   process.stdout.write(readsMayStart.toString().includes('core.role === "leader"') ? "patched " : "whole ");
 `;
 
-describe("canaries", () => {
+describe("canaries", { concurrency: 2 }, () => {
   it("have names of their own and say what they are", () => {
     assert.equal(new Set(CANARIES.map(({ name }) => name)).size, CANARIES.length);
     for (const { name, bug, source, laws, needs, patches } of CANARIES) {

@@ -32,7 +32,7 @@ const ackBeforeFsync: Canary = {
   name: "ack-before-fsync",
   bug: "What waits for a log write (acknowledgements, votes, the leader's own count) goes out as soon as the write is handed to the log.",
   source: "B4, B27, B43, R1",
-  laws: ["I6", "I3", "I5", "I8", "stop"],
+  laws: ["I5", "I6", "W13", "I3", "I8", "stop"],
   needs: "power cuts that lose what was not synced",
   patches: [
     {
@@ -51,7 +51,7 @@ const voteTwiceAfterRestart: Canary = {
   name: "vote-twice-after-restart",
   bug: "The term is made durable without the vote, so that a member that restarts may vote again in the same term.",
   source: "B17, B27, R1, R21",
-  laws: ["I1", "I5"],
+  laws: ["I5", "I1"],
   needs: "a restart between a vote and the next term, with another candidate in that term",
   patches: [
     {
@@ -120,7 +120,7 @@ const skipAppliedIndex: Canary = {
   name: "skip-applied-index",
   bug: "The batch of an apply leaves out the applied index, which follows in a batch of its own: after a crash in between its entries are applied twice.",
   source: "B5, B9, W10",
-  laws: ["I4", "I8", "I9", "stop"],
+  laws: ["I4", "I13", "W10", "I8", "I9", "stop"],
   needs: "power cuts that end the store's unsynced batches anywhere",
   patches: [
     {
@@ -137,7 +137,7 @@ const reuseMemberId: Canary = {
   name: "reuse-member-id",
   bug: "The next member id is the highest present one plus one, so that the id of a removed member is given to another disk.",
   source: "B16, B31, R42, W17",
-  laws: ["I7", "member-ids", "I13", "stop"],
+  laws: ["I7"],
   needs: "the member with the highest id is removed, and another one joins",
   patches: [
     {
@@ -154,7 +154,7 @@ const removedLeaderCounts: Canary = {
   name: "removed-leader-counts",
   bug: "A leader that is not in the new configuration still counts its own acknowledgement towards that configuration's majority.",
   source: "B30, R39",
-  laws: ["I6", "I3", "I7", "I8"],
+  laws: ["I6", "I3", "I8"],
   needs: "a change that removes or demotes the leader, under writes and with a slow follower",
   patches: [
     {
@@ -210,7 +210,7 @@ const forgetRequestsAtSnapshot: Canary = {
   name: "forget-requests-at-snapshot",
   bug: "The state stream leaves out the remembered requests, so that a member brought up by a snapshot knows no client and no outcome.",
   source: "B33, architecture section 5",
-  laws: ["I4", "I8", "idempotence", "stop"],
+  laws: ["I4", "I13", "I-idempotence", "I8", "stop"],
   needs: "a snapshot, then commands of clients that registered before it",
   patches: [
     {
@@ -225,9 +225,9 @@ const truncatePastBarrier: Canary = {
   name: "truncate-past-barrier",
   bug: "When log is released, it is released up to what is applied instead of what the store has made durable.",
   source: "B43, W9",
-  laws: ["stop", "I3", "I6"],
+  laws: ["W9", "I5", "stop"],
   needs:
-    "a small logKeepBytes and log segments of a few KiB (the start of the log on disk moves only with a freed segment), barriers that take time, then a power cut that loses the store's unsynced batches",
+    "a logKeepBytes that is passed within the history, and barriers that take time; for more than the law that watches releases: segments of a few KiB (the log's start on disk moves only with a freed segment) and power cuts",
   patches: [
     {
       file: "cell/src/replica/log-keeper.ts",
@@ -253,7 +253,7 @@ const checkpointUncleared: Canary = {
   source: "B20, architecture section 6",
   laws: ["I10"],
   needs:
-    "a checkpoint interval well below the TTL (5 minutes by default), a renewal after it, then a change of leader while the client can renew no more",
+    "a checkpoint interval well below the TTL (production: 5 minutes), a renewal after a checkpoint, then within an interval a change of leader, while the client is cut off or paused (not killed) until the lease ends",
   patches: [
     {
       file: "cell/src/session/keeper.ts",
@@ -271,9 +271,9 @@ const skipOneBatch: Canary = {
   name: "skip-one-batch",
   bug: "On member 2, the store never gets one batch of an apply (the first one with history after index 40 of each of its runs).",
   source: "B5, W10, W19",
-  laws: ["I4", "I8", "I9", "stop", "store"],
+  laws: ["W10", "I4", "I13", "I8", "I9", "stop"],
   needs:
-    "something that looks into member 2's store: a restart, a watch that catches up from history, a read at a revision, a snapshot sent by it, or a comparison of the stores' rows; the rolling digest does not see it by itself",
+    "a cell with a member 2; the rolling digest alone does not see it, a look into the store does (applied index after each batch, rows at rest, a restart, a watch that catches up)",
   patches: [
     {
       file: "cell/src/replica/state.ts",
@@ -302,9 +302,9 @@ const earlyOwnVote: Canary = {
   name: "early-own-vote",
   bug: "A candidate counts its vote for itself before term and vote are durable, and may vote for another one in that term after a crash.",
   source: "B12, B17, R3",
-  laws: ["I1", "I5", "I6"],
+  laws: ["I5", "I1"],
   needs:
-    "a candidate with a slow disk that wins and loses its power before its write is done; a law that looks at the durable vote of whoever leads sees it at once",
+    "a candidate whose own disk is slower than its voters' answers; a law that asks for a durable quorum of votes at the moment of election sees it at once, two leaders in a term take a crash in that moment",
   patches: [
     {
       file: "cell/src/raft/election.ts",
@@ -318,7 +318,7 @@ const eraseOnDelayedAppend: Canary = {
   name: "erase-on-delayed-append",
   bug: "A follower cuts its log behind every append, also behind one that is late and tells nothing new, and so forgets entries it has acknowledged.",
   source: "R23; the commonest mistake in implementations of Raft",
-  laws: ["I6", "I3", "I5", "stop"],
+  laws: ["I3", "I6", "stop"],
   needs: "appends that arrive twice or out of order",
   patches: [
     {
@@ -357,7 +357,7 @@ const deadlineFromAnswer: Canary = {
   source: "B18, B28",
   laws: ["I10", "I11"],
   needs:
-    "renewals whose answers take longer than the client's margin (a tenth of the TTL, at least 500 ms), a renewal lost after that, and a checker that asks the client at its own moment whether it holds",
+    "renewals whose answers are slow, a client that is cut off or paused after one, and a checker that asks the client's own belief when its lease ends",
   patches: [
     {
       file: "client/src/channel/leases.ts",
@@ -372,7 +372,7 @@ const lateDuplicateRuns: Canary = {
   name: "late-duplicate-runs",
   bug: "The cell looks only for a remembered outcome: a copy of a request that arrives after its answer was acknowledged runs again.",
   source: "B33, B34",
-  laws: ["idempotence", "I8", "I4"],
+  laws: ["I-idempotence", "I8"],
   needs:
     "a request sent again over another stream while its first copy waits in a paused member or a slow connection, and later requests of that client before the first copy arrives",
   patches: [
