@@ -182,6 +182,20 @@ describe("commands as bytes", () => {
     );
   });
 
+  it("minus zero, which no encoder writes, is not taken for an operand", () => {
+    const txn = (operand: number) =>
+      encodeWriteOperation({
+        kind: "txn",
+        compares: [{ key: bytes("k"), target: "version", operator: "=", operand }],
+        success: [],
+        failure: [],
+      });
+    const encoded = Uint8Array.from(txn(-1));
+    assert.deepEqual(decodeWriteOperation(encoded), decodeWriteOperation(txn(-1)));
+    encoded[encoded.indexOf(0x6b) + 1] = 0;
+    assert.throws(() => decodeWriteOperation(encoded), DecodeError);
+  });
+
   it("a count that cannot be true is refused before memory is taken for it", () => {
     const data = encodeAll([], 1);
     data.set([0xff, 0xff, 0xff, 0xff], 9);

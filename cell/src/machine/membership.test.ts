@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Configuration, ConfigurationChange, LogIndex, MemberId } from "../raft/types.ts";
+import { InvariantError } from "../invariant.ts";
 import {
   advanceMembership,
   decideChange,
@@ -113,6 +114,15 @@ describe("membership", () => {
   it("round-trips, names outside ASCII included, and takes garbage for no plan", () => {
     const membership = { ...cell([1, 2]), members: [record(1, "größe-☃"), record(2)] };
     assert.deepEqual(decodeMembership(encodeMembership(membership)), membership);
+    for (const broken of [
+      { configuration: {} },
+      { configuration: { ...membership.configuration, voters: ["1"] } },
+      { configuration: { ...membership.configuration, autoLeave: 1 } },
+      { removedIds: [null] },
+    ]) {
+      const row = Buffer.from(JSON.stringify({ ...cell([1]), ...broken }));
+      assert.throws(() => decodeMembership(row), InvariantError, JSON.stringify(broken));
+    }
     assert.equal(decodePlan(Uint8Array.of(1, 2, 3)), undefined);
     assert.equal(decodePlan(encodePlan({ plannedOn: at(1) }).subarray(1)), undefined);
   });

@@ -157,6 +157,18 @@ function isCount(value: unknown): boolean {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0;
 }
 
+function isCounts(value: unknown): boolean {
+  return Array.isArray(value) && value.every(isCount);
+}
+
+function isConfiguration(value: unknown): boolean {
+  return (
+    isRecord(value) &&
+    ["voters", "outgoing", "learners", "learnersNext"].every((ids) => isCounts(value[ids])) &&
+    typeof value["autoLeave"] === "boolean"
+  );
+}
+
 function isMemberRecord(value: unknown): boolean {
   if (!isRecord(value) || !isCount(value["id"])) return false;
   if (typeof value["name"] !== "string" || typeof value["incarnation"] !== "string") return false;
@@ -170,10 +182,10 @@ function isMembership(value: unknown): value is Membership {
     isRecord(value) &&
     typeof value["cellId"] === "string" &&
     isCount(value["configurationIndex"]) &&
-    isRecord(value["configuration"]) &&
+    isConfiguration(value["configuration"]) &&
     Array.isArray(value["members"]) &&
     value["members"].every(isMemberRecord) &&
-    Array.isArray(value["removedIds"]) &&
+    isCounts(value["removedIds"]) &&
     isCount(value["nextMemberId"])
   );
 }

@@ -41,13 +41,26 @@ export function forwardedHead(json: unknown): ForwardedHead {
   const head = fieldsOf(json);
   switch (head["kind"]) {
     case "mutate":
-      return { kind: "mutate", ...scopeOf(head), identity: identityOf(head["identity"]), ...deadlineOf(head) };
+      return {
+        kind: "mutate",
+        ...scopeOf(head),
+        identity: identityOf(head["identity"]),
+        ...deadlineOf(head),
+      };
     case "renew": {
       const renewal = fieldsOf(head["renewal"]);
-      return { kind: "renew", renewal: { ...scopeOf(renewal), leaseIds: listOf(renewal["leaseIds"], leaseOf) } };
+      return {
+        kind: "renew",
+        renewal: { ...scopeOf(renewal), leaseIds: listOf(renewal["leaseIds"], leaseOf) },
+      };
     }
     case "lease":
-      return { kind: "lease", ...scopeOf(head), operation: timeToLiveOf(head["operation"]), ...deadlineOf(head) };
+      return {
+        kind: "lease",
+        ...scopeOf(head),
+        operation: timeToLiveOf(head["operation"]),
+        ...deadlineOf(head),
+      };
     default:
       throw new DecodeError("a forwarded request of an unknown kind");
   }
@@ -61,7 +74,8 @@ export function failureOf(json: unknown): Failure | undefined {
   const { code, outcome, compactRevision, retryAfterMs } = head;
   const known = failureCode(code);
   if (known === undefined) throw new DecodeError("a failure with an unknown code");
-  if (typeof outcome !== "string" || !OUTCOMES.includes(outcome)) throw new DecodeError("a failure without an outcome");
+  if (typeof outcome !== "string" || !OUTCOMES.includes(outcome))
+    throw new DecodeError("a failure without an outcome");
   return {
     code: known,
     outcome: outcome as OperationOutcome,

@@ -108,9 +108,7 @@ export function decodeReadAnswer(body: Uint8Array): ReadOutcome {
   return decodeAnswer(body, (whole): ReadOutcome => {
     const [json, rest] = split(whole);
     const failure = failureOf(json);
-    return failure === undefined
-      ? { ok: true, result: decodeReadResult(rest) }
-      : { ok: false, failure };
+    return failure === undefined ? { ok: true, result: decodeReadResult(rest) } : { ok: false, failure };
   });
 }
 

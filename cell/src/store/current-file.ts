@@ -36,7 +36,8 @@ export function folderName(number: number): string {
 
 /** undefined: not the name of a generation's folder. */
 export function folderNumber(name: string): number | undefined {
-  return /^gen-\d{6,15}$/.test(name) ? Number(name.slice(4)) : undefined;
+  const number = /^gen-\d{6,15}$/.test(name) ? Number(name.slice(4)) : 0;
+  return number > 0 && folderName(number) === name ? number : undefined;
 }
 
 function checksum(body: string): string {

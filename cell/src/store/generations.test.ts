@@ -3,6 +3,7 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/pr
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { afterEach, beforeEach, describe, it } from "node:test";
+import { crc32 } from "node:zlib";
 import { decodeCurrent, encodeCurrent } from "./current-file.ts";
 import { nodeGenerationFiles, type GenerationFiles } from "./generation-files.ts";
 import { openGenerations, type Generations } from "./generations.ts";
@@ -256,6 +257,11 @@ describe("generations", () => {
       assert.throws(() => decodeCurrent(good.slice(0, at)), { code: "generation-invalid" });
     }
     assert.deepEqual(decodeCurrent(good), { number: 1, note: Buffer.from("abc") });
+    for (const folder of ["gen-000000", "gen-0000001"]) {
+      const body = good.slice(0, good.lastIndexOf("crc32")).replace("gen-000001", folder);
+      const foreign = `${body}crc32 ${crc32(body).toString(16).padStart(8, "0")}\n`;
+      assert.throws(() => decodeCurrent(foreign), { code: "generation-invalid" }, folder);
+    }
   });
 });
 

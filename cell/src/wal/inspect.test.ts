@@ -106,4 +106,17 @@ describe("the inspection of a log", () => {
     const nothing = new MemoryDisk({ random: seededRandom(1) });
     assert.equal((await verifyWal(nothing.mount(), DIRECTORY)).problems[0]?.code, "missing");
   });
+
+  it("an oldest segment that is nothing but zeros is a lost beginning, as it is for a member's start", async () => {
+    const disk = await written();
+    const first = `${DIRECTORY}/${segmentName(1)}`;
+    disk.poke(first, Buffer.alloc(disk.peek(first).length));
+    const report = await verifyWal(disk.mount(), DIRECTORY);
+    assert.deepEqual(
+      report.problems.map(({ code, segment }) => [code, segment]),
+      [["corrupt", segmentName(1)]],
+    );
+    assert.equal(report.log, undefined);
+    await assert.rejects(openOn(disk.mount()), { code: "corrupt" });
+  });
 });

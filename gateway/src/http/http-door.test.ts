@@ -291,6 +291,8 @@ describe("the HTTP door", { timeout: 20_000 }, () => {
       '{"compare":[]}',
       '{"compares":[{"key":"/a"}]}',
       '{"compares":[{"key":"/a","version":1,"lease":"lease_1"}]}',
+      '{"compares":[{"key":"/a","version":1,"operator":"constructor"}]}',
+      '{"compares":[{"key":"/a","version":1,"operator":"__proto__"}]}',
       '{"success":[{"put":{"key":"/a"},"get":{"key":"/a"}}]}',
       '{"success":[{"put":{"key":"/a","value":5}}]}',
       '{"success":[{"put":{"key":"/a","valueBase64":"%"}}]}',

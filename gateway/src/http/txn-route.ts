@@ -20,13 +20,14 @@ import { Fields, bytesField, keyValueJson, parseBody } from "./json.ts";
 import { invalid } from "./problem.ts";
 import { prefixEnd } from "./target.ts";
 
-const OPERATORS: Readonly<Record<string, CompareOperator>> = {
-  "=": "=",
-  "==": "=",
-  "!=": "!=",
-  "<": "<",
-  ">": ">",
-};
+/** A map, not an object: an object also answers to `constructor` and `toString`. */
+const OPERATORS: ReadonlyMap<string, CompareOperator> = new Map<string, CompareOperator>([
+  ["=", "="],
+  ["==", "="],
+  ["!=", "!="],
+  ["<", "<"],
+  [">", ">"],
+]);
 
 const RANGE_FIELDS = ["key", "keyBase64", "rangeEnd", "rangeEndBase64", "prefix"];
 
@@ -42,7 +43,7 @@ function compareOf(value: unknown, what: string): Compare {
     "value",
     "valueBase64",
   ]);
-  const operator = OPERATORS[fields.text("operator") ?? "="];
+  const operator = OPERATORS.get(fields.text("operator") ?? "=");
   if (operator === undefined) throw invalid(`${what}.operator is not one of =, !=, <, >`);
   const operands: [CompareTarget, number | LeaseId | Buffer | undefined][] = [
     ["version", fields.number("version", 0)],
