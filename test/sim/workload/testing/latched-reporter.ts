@@ -2,7 +2,7 @@
 import type { CoverageKey, Reporter } from "../../contract.ts";
 
 export class LatchedReporter implements Reporter {
-  readonly counts = new Map<CoverageKey, number>();
+  readonly counts: Map<CoverageKey, number> = new Map<CoverageKey, number>();
   first: string | undefined;
   readonly lines: string[] = [];
 

@@ -47,7 +47,7 @@ export function manualCell(
     clock: { now: nowMs },
     leader: { memberId: 1, clientAddress: ADDRESS, httpAddress: "" },
   });
-  followWith(coordinator, truth, world);
+  followWith(coordinator, { truth, world, reporter });
   const expire = (): void => {
     coordinator.expireDue();
     world.scheduler.in(EXPIRY_MS * 1_000, expire);
@@ -163,13 +163,24 @@ class Living {
   }
 }
 
-function followWith(coordinator: MemoryCoordinator, truth: ManualTruth, world: ManualWorld): void {
+function followWith(
+  coordinator: MemoryCoordinator,
+  { truth, world, reporter }: Pick<ManualCell, "truth" | "world" | "reporter">,
+): void {
+  // A violation is remembered by the reporter; thrown further, it would end the coordinator's turn and the test.
+  const latched = (tell: () => void): void => {
+    try {
+      tell();
+    } catch (error) {
+      if (reporter.first === undefined) throw error;
+    }
+  };
   const range = { key: Buffer.from([0]), rangeEnd: Buffer.alloc(0) };
   const handle = coordinator.watch(
     { namespace: DEFAULT_NAMESPACE, epoch: 0, range, returnPrevious: true },
     {
       events: (events, revision) => {
-        truth.follow(revision, events, world.scheduler.nowUs);
+        latched(() => truth.follow(revision, events, world.scheduler.nowUs));
         return true;
       },
       progress: () => undefined,
@@ -179,7 +190,7 @@ function followWith(coordinator: MemoryCoordinator, truth: ManualTruth, world: M
     },
   );
   if (isFailure(handle)) throw new Error(handle.message);
-  coordinator.onLeaseEnd((end) => truth.followLease(end, world.scheduler.nowUs));
+  coordinator.onLeaseEnd((end) => latched(() => truth.followLease(end, world.scheduler.nowUs)));
 }
 
 function isFailure(handle: object): handle is Failure {
