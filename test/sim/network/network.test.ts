@@ -115,8 +115,8 @@ function joined(world: ManualWorld): Joined {
   const heard: string[] = [];
   const heardBack: string[] = [];
   const { dialled, accepted } = world.network.connect<string, string>(
-    { process: one, handler: listener(heardBack) as never },
-    { process: other, handler: listener(heard) as never },
+    { process: one, handler: listener(heardBack) },
+    { process: other, handler: listener(heard) },
   );
   return { one, other, up: dialled, down: accepted, heard, heardBack };
 }
@@ -247,6 +247,18 @@ describe("streams", () => {
     one.kill();
     await world.ms(10);
     assert.deepEqual(heard, ["a", "<closed by the peer>"]);
+  });
+
+  it("hand nothing to an end that was closed meanwhile", async () => {
+    const world = manualWorld();
+    const { up, down, heard, heardBack } = joined(world);
+    up.send("a", 1);
+    up.sendDatagram("b", 1);
+    down.cut();
+    up.send("c", 1);
+    await world.ms(10);
+    assert.deepEqual([heard, heardBack], [[], ["<closed by the peer>"]]);
+    assert.equal(up.datagramBytes, 0);
   });
 
   it("send what waits before they close, and drop it when they are cut", async () => {

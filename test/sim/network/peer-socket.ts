@@ -147,5 +147,5 @@ export class PeerSocket implements StreamHandler<Buffer> {
 /** One piece of memory that is nobody else's: a single part lies in a slab that is never written again. */
 function bytesOf({ parts }: Frame): Buffer {
   const first = parts[0];
-  return parts.length === 1 && first !== undefined ? first : Buffer.concat(parts as Buffer[]);
+  return parts.length === 1 && first !== undefined ? first : Buffer.concat(parts);
 }

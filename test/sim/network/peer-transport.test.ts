@@ -35,7 +35,10 @@ interface Life {
 
 interface Cell {
   readonly world: ManualWorld;
-  start(id: number, options?: { incarnation?: string; bounds?: Partial<TransportBounds> }): Promise<Life>;
+  readonly start: (
+    id: number,
+    options?: { incarnation?: string; bounds?: Partial<TransportBounds> },
+  ) => Promise<Life>;
 }
 
 function cell(profile: Partial<NetworkProfile> = {}, seed = 1): Cell {
@@ -231,6 +234,46 @@ describe("admission", () => {
     assert.deepEqual(one.transport.connected(), [2]);
   });
 
+  it("is asked once for each connection, and not by attempts that a partition swallowed", async () => {
+    const { world, start } = cell();
+    const one = await start(1);
+    const two = await start(2);
+    let asked = 0;
+    two.admit = () => {
+      asked += 1;
+      return { ok: true };
+    };
+    world.network.cutOneWay("m2", "m1");
+    one.transport.setPeers([address(2)]);
+    await world.ms(10_000);
+    assert.equal(asked, 0);
+    assert.ok(one.heard.includes("unreachable 2"));
+    world.network.heal();
+    await world.ms(5_000);
+    assert.deepEqual([asked, one.transport.connected()], [2, [2]]);
+  });
+
+  it("is asked again for those that are in when the peers change", async () => {
+    const { world, start } = cell();
+    const one = await start(1);
+    const two = await start(2);
+    one.transport.setPeers([address(2)]);
+    await world.ms(SOON_MS);
+    two.admit = () => ({ ok: false, reason: "removed" });
+    two.transport.setPeers([]);
+    await world.ms(SOON_MS);
+    assert.ok(one.heard.includes("disconnected 2"));
+    assert.ok(one.heard.includes("refused 2 removed"));
+  });
+
+  it("does not let a peer speak for another member: that ends the connection", async () => {
+    const { world, one, two } = await pair();
+    one.transport.send([heartbeat(3, 2, 1)]);
+    await world.ms(SOON_MS);
+    assert.deepEqual([two.messages, two.heard], [[], []]);
+    assert.ok(one.heard.includes("disconnected 2"));
+  });
+
   it("a removed peer is cut off and hears it", async () => {
     const { world, one, two } = await pair();
     two.transport.setPeers([address(2)]);
@@ -401,7 +444,7 @@ describe("snapshots", () => {
   it("send no more ahead than the window while a chunk is being taken in", async () => {
     const { world, one, two } = await pair();
     const log: string[] = [];
-    const gate = Promise.withResolvers<void>();
+    const gate = Promise.withResolvers<undefined>();
     let asked = 0;
     two.onSnapshot = () => receiver(log, () => gate.promise);
     const counted = source(20);
@@ -414,7 +457,7 @@ describe("snapshots", () => {
     });
     await world.ms(2_000);
     assert.equal(asked, 3);
-    gate.resolve();
+    gate.resolve(undefined);
     await world.ms(2_000);
     assert.equal(await sent, true);
     assert.equal(log.length, 21);

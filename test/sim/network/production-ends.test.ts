@@ -28,12 +28,12 @@ function runtimeOf(process: ManualProcess): Runtime {
 
 interface Scene {
   readonly world: ManualWorld;
-  streams(): number;
+  readonly streams: () => number;
   /** Bytes that the door wrote to streams whose client runs on this host. */
-  writtenTo(host: string): number;
+  readonly writtenTo: (host: string) => number;
   /** Lets time pass until `promise` settles. */
-  until<T>(promise: Promise<T>): Promise<T>;
-  connect(host: string): Promise<{ readonly client: Client; readonly process: ManualProcess }>;
+  readonly until: <T>(promise: Promise<T>) => Promise<T>;
+  readonly connect: (host: string) => Promise<{ readonly client: Client; readonly process: ManualProcess }>;
 }
 
 function scene(doorLimits: Partial<NativeDoorLimits> = {}): Scene {
@@ -54,13 +54,13 @@ function scene(doorLimits: Partial<NativeDoorLimits> = {}): Scene {
   };
   const door = { ...real, implementation: { ...real.implementation, channel } } as NativeDoor;
   const until = async <T>(promise: Promise<T>): Promise<T> => {
-    let settled = false;
+    const state = { settled: false };
     const note = (): void => {
-      settled = true;
+      state.settled = true;
     };
     promise.then(note, note);
-    for (let passed = 0; !settled && passed < 120_000; passed += 10) await world.ms(10);
-    assert.ok(settled, "nothing came of it in two minutes");
+    for (let passed = 0; !state.settled && passed < 120_000; passed += 10) await world.ms(10);
+    assert.ok(state.settled, "nothing came of it in two minutes");
     return promise;
   };
   return {

@@ -143,7 +143,7 @@ export class ManualProcess implements SimProcess {
 }
 
 export class ManualReporter implements Reporter {
-  readonly counts = new Map<CoverageKey, number>();
+  readonly counts: Map<CoverageKey, number> = new Map();
   readonly lines: string[] = [];
 
   violation(law: string, text: string): never {
@@ -167,9 +167,9 @@ export interface ManualWorld {
   readonly scheduler: ManualScheduler;
   readonly reporter: ManualReporter;
   readonly network: SimNetwork;
-  process(host: string): ManualProcess;
+  readonly process: (host: string) => ManualProcess;
   /** Lets true time pass. */
-  ms(duration: number): Promise<void>;
+  readonly ms: (duration: number) => Promise<void>;
 }
 
 export function manualWorld(profile: Partial<NetworkProfile> = {}, seed = 1): ManualWorld {
@@ -182,7 +182,7 @@ export function manualWorld(profile: Partial<NetworkProfile> = {}, seed = 1): Ma
   });
   return {
     ...{ scheduler, reporter, network },
-    process: (host) => new ManualProcess(scheduler, host),
-    ms: (duration) => scheduler.pass(duration * 1_000),
+    process: (host: string): ManualProcess => new ManualProcess(scheduler, host),
+    ms: (duration: number): Promise<void> => scheduler.pass(duration * 1_000),
   };
 }
