@@ -1,54 +1,46 @@
-/** I8: what clients asked the registers and were told, for the check of linearizability at the end. */
-import type { Operation } from "../../linearizability/operation.ts";
+/** I8: what clients asked the registers and were told, and the check of linearizability at the end. */
+import { checkHistory } from "../../linearizability/check-history.ts";
+import { History } from "../../linearizability/history.ts";
 import type { KeyInput, KeyOutput } from "../../linearizability/words.ts";
-import type { Scheduler } from "../contract.ts";
+import type { Reporter, Scheduler } from "../contract.ts";
 
-export type RecordedOperation = Operation<KeyInput, KeyOutput>;
-
-/** One operation that was begun; ends with the first of its calls. */
+/** One operation that was begun. Neither is called when its process dies: the outcome is unknown then. */
 export interface OpenOperation {
   ok(output: KeyOutput): void;
   failed(outcome: "not-applied" | "unknown"): void;
 }
 
-interface Row {
-  readonly process: string;
-  readonly input: KeyInput;
-  readonly invokedAt: number;
-  outcome: RecordedOperation["outcome"];
-  took: boolean;
-}
-
-/** Operations in the order of their beginnings; one whose answer never comes stays unknown. */
 export class RegisterHistory {
+  readonly history: History = new History();
   readonly #scheduler: Pick<Scheduler, "nowUs">;
-  readonly #rows: Row[] = [];
+  readonly #reporter: Reporter;
 
-  constructor(scheduler: Pick<Scheduler, "nowUs">) {
+  constructor(scheduler: Pick<Scheduler, "nowUs">, reporter: Reporter) {
     this.#scheduler = scheduler;
+    this.#reporter = reporter;
   }
 
   begin(process: string, input: KeyInput): OpenOperation {
-    const row: Row = {
-      process,
-      input,
-      invokedAt: this.#scheduler.nowUs,
-      outcome: { kind: "unknown" },
-      took: true,
-    };
-    this.#rows.push(row);
+    const { history } = this;
+    const id = history.begin(process, input, this.#scheduler.nowUs);
     return {
-      ok: (output) => {
-        row.outcome = { kind: "ok", output, returnedAt: this.#scheduler.nowUs };
-      },
+      ok: (output) => history.ok(id, output, this.#scheduler.nowUs),
       failed: (outcome) => {
-        row.took = outcome === "unknown";
+        if (outcome === "unknown") history.unknown(id);
+        else history.notApplied(id);
       },
     };
   }
 
-  /** What was not applied has no part in it. */
-  get operations(): readonly RecordedOperation[] {
-    return this.#rows.filter(({ took }) => took);
+  /** Judges by the answers alone: it knows nothing of the true history. */
+  check(): void {
+    if (this.history.size === 0) return;
+    const verdict = checkHistory(this.history);
+    this.#reporter.count("linearizability checks");
+    if (verdict.kind === "linearizable") return;
+    this.#reporter.violation(
+      verdict.kind === "violation" ? `I8-${verdict.law}` : "I8-undecided",
+      verdict.text,
+    );
   }
 }

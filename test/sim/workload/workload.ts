@@ -1,10 +1,11 @@
 /** All clients of one history, with the checkers that judge what they see. */
+import type { History } from "../../linearizability/history.ts";
 import { CompactionLedger } from "../checkers/compactions.ts";
 import { GuardedRegister } from "../checkers/guarded-register.ts";
 import { LeaseKeyChecker } from "../checkers/lease-keys.ts";
 import { LockLedger } from "../checkers/locks.ts";
 import { ReadChecker } from "../checkers/reads.ts";
-import { RegisterHistory, type RecordedOperation } from "../checkers/register-history.ts";
+import { RegisterHistory } from "../checkers/register-history.ts";
 import { SessionLedger } from "../checkers/sessions.ts";
 import { WriteLedger } from "../checkers/writes.ts";
 import type { ActorContext, Reporter, Scheduler, TimeUs, Truth } from "../contract.ts";
@@ -50,8 +51,8 @@ export interface Workload {
   actors(): readonly WorkloadActor[];
   /** In the turn of the kill: calls of that process have unknown outcomes, and nobody counts on its leases. */
   processKilled(host: string): void;
-  /** What was asked of the registers, for the check of linearizability. */
-  registerHistory(): readonly RecordedOperation[];
+  /** What was asked of the registers and told: as lines of JSON for people, for instance. */
+  registerHistory(): History;
   /** Stale writes that reached the registers without a guard. */
   staleWritesWithoutGuard(): number;
   /**
@@ -60,7 +61,7 @@ export interface Workload {
   expectNoOrphanLeases(healedAtUs: TimeUs, boundMs: number): void;
   /** The cell has been healthy for long enough: every open watch of a living process has delivered what there is. */
   expectWatchesCaughtUp(): void;
-  /** The checks that only the end of a history allows. */
+  /** The checks that only the end of a history allows, linearizability among them. */
   finish(): void;
 }
 
@@ -83,7 +84,7 @@ export function createWorkload(options: WorkloadOptions): Workload {
     sessions: new SessionLedger(truth, reporter, options.driftMax ?? DRIFT_MAX),
     locks,
     compactions,
-    history: new RegisterHistory(scheduler),
+    history: new RegisterHistory(scheduler, reporter),
     registers: new Map(lockNames.map((name) => [name, new GuardedRegister(name, locks, reporter)])),
     lockNames,
     places: new Map(),
@@ -107,7 +108,7 @@ export function createWorkload(options: WorkloadOptions): Workload {
       tools.openWatches.delete(host);
       for (const { name, nextRevision } of watches ?? []) tools.places.set(name, nextRevision);
     },
-    registerHistory: () => tools.history.operations,
+    registerHistory: () => tools.history.history,
     staleWritesWithoutGuard: () => {
       let stale = 0;
       for (const register of tools.registers.values()) stale += register.staleWithoutGuard;
@@ -118,6 +119,9 @@ export function createWorkload(options: WorkloadOptions): Workload {
     expectWatchesCaughtUp: () => {
       for (const watches of tools.openWatches.values()) for (const watch of watches) watch.expectCaughtUp();
     },
-    finish: () => leaseKeys.finish(),
+    finish: () => {
+      leaseKeys.finish();
+      tools.history.check();
+    },
   };
 }
