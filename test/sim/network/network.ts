@@ -270,9 +270,10 @@ export class SimNetwork {
     }
   }
 
+  /** Whole, as true time is. */
   #baseUs(): number {
     const { delayUsMin, delayUsMax } = this.#profile;
-    return delayUsMin + Math.floor(this.#dice.random() * (delayUsMax - delayUsMin + 1));
+    return Math.round(delayUsMin + this.#dice.random() * (delayUsMax - delayUsMin));
   }
 
   /** What is not held back keeps its order, as on one route. */
