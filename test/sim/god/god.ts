@@ -30,6 +30,8 @@ import { CellTruth } from "./truth.ts";
 export interface GodOptions {
   readonly reporter: Reporter;
   readonly scheduler: Pick<Scheduler, "nowUs">;
+  /** For how many changes of keys the machine's dumb twin runs beside. Default 100; 0: not at all. */
+  readonly twinChangesMax?: number;
   /** Default: what production runs with. Give what the members of this world are configured with. */
   readonly bounds?: Partial<MemberBounds>;
 }
@@ -67,7 +69,7 @@ export class God {
   constructor(options: GodOptions) {
     const { reporter, scheduler } = options;
     this.#bounds = new BoundLaws(reporter, options.bounds);
-    this.truth = new CellTruth(reporter, scheduler);
+    this.truth = new CellTruth(reporter, scheduler, options.twinChangesMax);
     this.#ledger = new Ledger(reporter);
     this.#promises = new Promises(reporter, this.#ledger);
     this.#leadership = new LeadershipLaws(reporter, this.#ledger, (id) => this.#homes.get(id));

@@ -151,7 +151,7 @@ export class Promises {
         break;
       case "append-response":
         this.#termIsDurable(disk, message.term, message.kind);
-        if (!message.rejected && message.index > disk.durable.last) {
+        if (!message.rejected && message.index > disk.durable.last && !hasMovedOn(disk, message.term)) {
           this.#reporter.violation(
             "I6-acknowledged",
             `${disk.host} acknowledges ${String(message.index)} in term ${String(message.term)}; its disk holds ${String(disk.durable.last)}`,
@@ -191,4 +191,13 @@ export class Promises {
       `${disk.host} grants its vote in term ${String(term)} to ${String(candidate)}; its disk holds a vote for ${String(saved.vote)} in term ${String(saved.term)}`,
     );
   }
+}
+
+/**
+ * The disk is in a later term: its leader may have cut what an answer of the earlier term speaks of, even before it was
+ * written. That answer is as harmless as one that was on its way when the entries were cut: the later leader's election
+ * has already made a majority impossible for them.
+ */
+function hasMovedOn(disk: DiskLog, term: number): boolean {
+  return disk.durableHardState.term > term;
 }

@@ -11,9 +11,13 @@ import type { StoreReader } from "../../../cell/src/store/types.ts";
 import type { Reporter, Scheduler, TimeUs, TrueRevision, TrueState, Truth } from "../contract.ts";
 import { Shadow } from "./shadow.ts";
 import { Timeline } from "./timeline.ts";
+import { Twin } from "./twin.ts";
 
 /** `default`. */
 const NAMESPACE_ID = 1;
+const FIRST_REVISION = 1;
+/** Some milliseconds of work in each history. */
+const TWIN_CHANGES_MAX = 100;
 
 /** What is remembered of one entry. */
 export interface TrueEntry {
@@ -62,11 +66,18 @@ export class CellTruth implements Truth {
   readonly #changeListeners: ((change: TrueChange) => void)[] = [];
   #shadow: Shadow | undefined;
   #timeline = new Timeline(1);
+  #twin: Twin;
   #firstIndex = 0;
 
-  constructor(reporter: Reporter, scheduler: Pick<Scheduler, "nowUs">) {
+  /** @param twinChangesMax for how many changes of keys the machine's dumb twin runs beside; 0: not at all */
+  constructor(
+    reporter: Reporter,
+    scheduler: Pick<Scheduler, "nowUs">,
+    twinChangesMax: number = TWIN_CHANGES_MAX,
+  ) {
     this.#reporter = reporter;
     this.#scheduler = scheduler;
+    this.#twin = new Twin(twinChangesMax);
   }
 
   get begun(): boolean {
@@ -80,6 +91,8 @@ export class CellTruth implements Truth {
     this.#timeline = new Timeline(shadow.machine.revision);
     this.#firstIndex = shadow.machine.appliedIndex;
     this.#memberships.set(origin.membership.configurationIndex, origin.membership);
+    // The twin knows nothing of what was before.
+    if (shadow.machine.revision > FIRST_REVISION) this.#twin = new Twin(0);
     this.#remember({ index: this.#firstIndex, term: 0, kind: "normal" }, []);
   }
 
@@ -163,12 +176,22 @@ export class CellTruth implements Truth {
     const outcomes = step.applied.entries[0]?.outcomes ?? [];
     const remembered = this.#remember(entry, outcomes);
     this.#tell(step.applied, before, remembered);
+    this.#compareTwin(entry, remembered, step.applied.events);
     if (step.membership !== undefined) {
       const change = { index, ...step.membership };
       this.#memberships.set(index, change.after);
       for (const listener of this.#changeListeners) listener(change);
     }
     for (const listener of this.#entryListeners) listener(entry, remembered);
+  }
+
+  #compareTwin(entry: Entry, remembered: TrueEntry, events: readonly RevisionEvents[]): void {
+    if (this.#twin.ended || entry.kind !== "normal") return;
+    const { index, term, data } = entry;
+    const { outcomes, revision } = remembered;
+    const difference = this.#twin.apply({ index, term, data, outcomes, events, revision });
+    if (difference === undefined) return;
+    this.#reporter.violation("truth-twin", `entry ${String(index)}: ${difference}`);
   }
 
   #remember(
