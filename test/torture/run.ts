@@ -1,0 +1,391 @@
+import { connect } from "@lockstep/client";
+import type { Client } from "@lockstep/client";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { checkHistory } from "../linearizability/check-history.ts";
+import { History } from "../linearizability/history.ts";
+import { until } from "../support/until.ts";
+import { TorturedCell } from "./cell/cell.ts";
+import type { TorturedMember } from "./cell/member.ts";
+import { destroyVolumes } from "./cell/volume.ts";
+import type { Mounting } from "./cell/volume.ts";
+import { Dice } from "./dice.ts";
+import { Findings } from "./findings.ts";
+import { Nemesis } from "./nemesis/nemesis.ts";
+import { pause, Values } from "./workload/actor.ts";
+import type { Stage } from "./workload/actor.ts";
+import { CanonicalHistory, toPlainValue, toText } from "./workload/canonical-history.ts";
+import { GuardedRegister } from "./workload/guard.ts";
+import { Ledger } from "./workload/ledger.ts";
+import { LockWorkers } from "./workload/locks.ts";
+import { tortureRegisters } from "./workload/registers.ts";
+import { tortureSessions } from "./workload/sessions.ts";
+import { tortureUniqueKeys } from "./workload/unique-keys.ts";
+import { createWatchers, readHistory } from "./workload/watchers.ts";
+import type { Watcher } from "./workload/watchers.ts";
+
+export interface TortureOptions {
+  readonly seed: number;
+  readonly forMs: number;
+  /** Kinds of faults that may happen. */
+  readonly kinds: ReadonlySet<string>;
+  readonly mounting: Mounting;
+  readonly print: (line: string) => void;
+  /** Fires when the torture is to end at once, without a verdict. */
+  readonly interrupt: AbortSignal;
+}
+
+export interface Verdict {
+  readonly passed: boolean;
+  /** The summary, for people. */
+  readonly lines: readonly string[];
+  readonly counts: ReadonlyMap<string, number>;
+  /** Where everything was kept; absent: it passed, and nothing is left. */
+  readonly folder?: string;
+}
+
+const LAST_FAULTS_MS_MAX = 240_000;
+const HEAL_MS_MAX = 90_000;
+const REST_MS_MAX = 90_000;
+/** What no user should have to wait for while a majority is well. Generous: two cores for everything. */
+const GAP_MS_MAX = 45_000;
+/** From here on it is a finding when the locks were never put to the test. */
+const LONG_ENOUGH_FOR_STALE_WRITES_MS = 120_000;
+const RANGE_LIMIT = 1_000;
+
+/** Starts a cell, tortures it, lets it heal, and judges what was seen. */
+export async function torture(options: TortureOptions): Promise<Verdict> {
+  const scratch = mkdtempSync(join(tmpdir(), `lockstep-torture-${String(options.seed)}-`));
+  const findings = new Findings(scratch, options.print);
+  const run = new Torture(options, scratch, findings);
+  const onExit = (): void => destroyVolumes();
+  process.once("exit", onExit);
+  try {
+    await Promise.race([run.run(), interrupted(options.interrupt)]);
+  } catch (error) {
+    if (!options.interrupt.aborted) {
+      findings.violation(
+        "the torture runs",
+        error instanceof Error ? (error.stack ?? error.message) : String(error),
+      );
+    }
+  }
+  const passed = findings.violations.size === 0 && !options.interrupt.aborted;
+  await run.close({ keepEvidence: !passed && !options.interrupt.aborted });
+  await findings.close();
+  process.off("exit", onExit);
+  const keep = !passed && !options.interrupt.aborted;
+  if (!keep) rmSync(scratch, { recursive: true, force: true });
+  return {
+    passed,
+    lines: run.summary(),
+    counts: findings.counts,
+    ...(keep ? { folder: scratch } : {}),
+  };
+}
+
+function interrupted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(new Error("interrupted")), { once: true });
+  });
+}
+
+class Torture {
+  readonly #options: TortureOptions;
+  readonly #scratch: string;
+  readonly #findings: Findings;
+  readonly #dice: Dice;
+  readonly #ledger = new Ledger();
+  readonly #registers = new History();
+  readonly #values = new Values();
+  readonly #faultsEnd = new AbortController();
+  readonly #writersEnd = new AbortController();
+  readonly #watchersEnd = new AbortController();
+  #cell: TorturedCell | undefined;
+  #guard: GuardedRegister | undefined;
+  #workers: LockWorkers | undefined;
+  #closing = false;
+
+  constructor(options: TortureOptions, scratch: string, findings: Findings) {
+    this.#options = options;
+    this.#scratch = scratch;
+    this.#findings = findings;
+    this.#dice = new Dice(`torture ${String(options.seed)}`);
+  }
+
+  async run(): Promise<void> {
+    const cell = await TorturedCell.start({
+      scratch: this.#scratch,
+      mounting: this.#options.mounting,
+      onDeath: (member, { code, signal }) => this.#onDeath(member, String(code ?? signal)),
+    });
+    this.#cell = cell;
+    this.#findings.say(
+      `a cell of three serves; ${(this.#options.forMs / 1000).toFixed(0)} s of torture begin`,
+    );
+    const guard = await GuardedRegister.start(this.#findings);
+    this.#guard = guard;
+    const stage = this.#stage(cell, this.#writersEnd.signal);
+    const watchers = createWatchers(this.#stage(cell, this.#watchersEnd.signal));
+    this.#workers = new LockWorkers(stage, guard, this.#scratch);
+    const writing = Promise.all([
+      tortureRegisters(stage, this.#values, this.#registers),
+      tortureUniqueKeys(stage, this.#values),
+      tortureSessions(stage),
+      this.#workers.run(),
+    ]);
+    const watching = Promise.all(watchers.map((watcher) => watcher.run()));
+    // Whoever fails first ends the torture; the others' failures are not lost for that.
+    const broken = Promise.all([writing, watching]).then(() => undefined);
+    await Promise.race([broken, this.#hurt(cell)]);
+    await this.#heal(cell);
+    this.#writersEnd.abort();
+    await writing;
+    const upTo = await this.#rest(cell, watchers);
+    this.#watchersEnd.abort();
+    await watching;
+    await this.#judge(cell, watchers, upTo);
+  }
+
+  /** Ends everything that it began, wherever it stands. */
+  async close(options: { readonly keepEvidence: boolean }): Promise<void> {
+    this.#closing = true;
+    for (const end of [this.#faultsEnd, this.#writersEnd, this.#watchersEnd]) end.abort();
+    this.#workers?.killAll();
+    this.#guard?.close();
+    await this.#cell?.stop(options);
+    if (options.keepEvidence)
+      writeFileSync(join(this.#scratch, "registers.jsonl"), this.#registers.toJsonLines());
+    destroyVolumes();
+  }
+
+  summary(): string[] {
+    const { counts, violations } = this.#findings;
+    const group = (prefix: string): string =>
+      [...counts]
+        .filter(([what]) => what.startsWith(prefix))
+        .map(([what, count]) => `${what.slice(prefix.length)} ${String(count)}`)
+        .join(", ") || "none";
+    const others = [...counts].filter(
+      ([what]) => !what.startsWith("fault: ") && !what.startsWith("verdict: "),
+    );
+    const health = this.#cell?.health;
+    return [
+      `faults: ${group("fault: ")}`,
+      `writes acknowledged ${String(this.#ledger.acknowledgedCount)}, not applied ${String(this.#ledger.refusedCount)}, unknown ${String(this.#ledger.unknownCount)}; values read and compared ${String(this.#ledger.seenCount)}`,
+      ...others.map(([what, count]) => `${what}: ${String(count)}`),
+      `longest time without a write while a majority was well: ${((health?.longestGapMs ?? 0) / 1000).toFixed(1)} s`,
+      `guarded register: ${String(this.#guard?.accepted ?? 0)} writes accepted, ${String(this.#guard?.staleRefused ?? 0)} stale ones refused; its twin without a guard let ${String(this.#guard?.staleWithoutGuard ?? 0)} stale ones through`,
+      ...[...counts].filter(([what]) => what.startsWith("verdict: ")).map(([what]) => `✓ ${what.slice(9)}`),
+      ...[...violations].map(([law, count]) => `✗ ${law}: ${String(count)} violations`),
+    ];
+  }
+
+  #stage(cell: TorturedCell, stopping: AbortSignal): Stage {
+    return {
+      findings: this.#findings,
+      ledger: this.#ledger,
+      dice: this.#dice.fork("workload"),
+      endpoints: () => cell.endpoints,
+      stopping,
+      onWrite: () => cell.health.acknowledged(),
+    };
+  }
+
+  #onDeath(member: TorturedMember, how: string): void {
+    if (this.#closing) return;
+    this.#findings.violation(
+      "no member dies by itself",
+      `${member.name} ended with ${how}:\n${member.logTail()}`,
+    );
+  }
+
+  async #hurt(cell: TorturedCell): Promise<void> {
+    const { kinds, forMs } = this.#options;
+    const nemesis = new Nemesis({ cell, dice: this.#dice.fork("nemesis"), findings: this.#findings, kinds });
+    const ended = nemesis.run(this.#faultsEnd.signal);
+    await Promise.race([ended, pause(this.#faultsEnd.signal, forMs)]);
+    this.#findings.say("no new faults; those under way are undone");
+    this.#faultsEnd.abort();
+    await bounded(ended, LAST_FAULTS_MS_MAX, "the last faults come to their end");
+  }
+
+  /** Everybody is up, and the cell takes writes. */
+  async #heal(cell: TorturedCell): Promise<void> {
+    for (const member of cell.members) {
+      member.signal("SIGCONT");
+      member.volume.drain();
+      member.start();
+    }
+    for (const member of cell.members) await member.untilServing(HEAL_MS_MAX);
+    await cell.leader(HEAL_MS_MAX);
+    const client = await connect({ endpoints: cell.endpoints, connectTimeoutMs: HEAL_MS_MAX });
+    await client.put("/healed", "yes", { deadlineMs: HEAL_MS_MAX });
+    client.close();
+    this.#findings.say("healed: all members serve, and the cell takes writes");
+  }
+
+  /** Nobody writes, no session is left, everybody has seen everything. @returns the last revision */
+  async #rest(cell: TorturedCell, watchers: readonly Watcher[]): Promise<number> {
+    const client = await connect({ endpoints: cell.endpoints, connectTimeoutMs: HEAL_MS_MAX });
+    try {
+      await until(
+        "no lease is left",
+        async () => ((await client.leaseList()).leases.length === 0 ? true : undefined),
+        REST_MS_MAX,
+      );
+      this.#pass("no orphaned sessions");
+      const value = this.#values.next("end");
+      const { revision } = await client.put("/register/end", value, { deadlineMs: 30_000 });
+      this.#ledger.acknowledged("/register/end", value, revision);
+      await until(
+        `all watchers have seen revision ${String(revision)}; they are at ${watchers.map(({ upTo }) => upTo).join(", ")}`,
+        () => (watchers.every(({ upTo }) => upTo >= revision) ? true : undefined),
+        REST_MS_MAX,
+      );
+      return revision;
+    } finally {
+      client.close();
+    }
+  }
+
+  async #judge(cell: TorturedCell, watchers: readonly Watcher[], upTo: number): Promise<void> {
+    const findings = this.#findings;
+    await this.#verdict("digests of all members agree", async () => {
+      await cell.agreedDigest(REST_MS_MAX).catch((error: unknown) => {
+        findings.violation("divergence", error instanceof Error ? error.message : String(error));
+      });
+    });
+    const history = await this.#readHistories(cell, upTo);
+    await this.#verdict("acknowledged writes are there, refused ones are not, each happened once", () =>
+      this.#ledger.check(history, findings),
+    );
+    await this.#verdict("registers are linearizable", () => this.#checkRegisters());
+    await this.#verdict("watches are ordered, unique, atomic and complete", () => {
+      for (const watcher of watchers) watcher.check(history, findings);
+    });
+    await this.#verdict("locks: one owner at a time, no stale write passed the guard", () => {
+      this.#guard?.check(history);
+      if (this.#options.forMs < LONG_ENOUGH_FOR_STALE_WRITES_MS) return;
+      if ((this.#guard?.staleWithoutGuard ?? 0) === 0) {
+        findings.violation(
+          "checks that bite",
+          "no stale write reached the twin: the guard was not put to the test",
+        );
+      }
+    });
+    await this.#verdict("writes go on while a majority is well", () => {
+      const { longestGapMs } = cell.health;
+      if (longestGapMs <= GAP_MS_MAX) return;
+      findings.violation(
+        "writes go on",
+        `no write was acknowledged for ${(longestGapMs / 1000).toFixed(1)} s`,
+      );
+    });
+  }
+
+  #checkRegisters(): void {
+    const verdict = checkHistory(this.#registers);
+    if (verdict.kind === "linearizable") {
+      this.#findings.count("linearizability search steps", verdict.steps);
+      return;
+    }
+    this.#findings.violation(verdict.kind === "violation" ? verdict.law : "linearizability", verdict.text);
+  }
+
+  /** What happened, as every member tells it; they must tell the same, and the state must be what it leads to. */
+  async #readHistories(cell: TorturedCell, upTo: number): Promise<CanonicalHistory> {
+    let first: { readonly member: string; readonly history: CanonicalHistory } | undefined;
+    await this.#verdict("every member tells the same history, and holds what it leads to", async () => {
+      for (const { name, clientAddress } of cell.members) {
+        const client = await connect({ endpoints: [clientAddress], connectTimeoutMs: 30_000 });
+        try {
+          const history = new CanonicalHistory(await readHistory(client, upTo, REST_MS_MAX), upTo);
+          first ??= { member: name, history };
+          this.#compare(first, { member: name, history });
+          await this.#compareState(name, client, history);
+        } finally {
+          client.close();
+        }
+      }
+    });
+    if (first === undefined) throw new Error("no member told its history");
+    this.#findings.count("revisions", first.history.revisions.length);
+    return first.history;
+  }
+
+  #compare(
+    one: { readonly member: string; readonly history: CanonicalHistory },
+    other: { readonly member: string; readonly history: CanonicalHistory },
+  ): void {
+    const [a, b] = [one.history.revisions, other.history.revisions];
+    for (let n = 0; n < Math.max(a.length, b.length); n += 1) {
+      const texts = [a[n], b[n]].map((revision) => (revision === undefined ? "nothing" : toText(revision)));
+      if (texts[0] === texts[1]) continue;
+      this.#findings.violation(
+        "one history",
+        `${one.member} tells ${String(texts[0])}; ${other.member} tells ${String(texts[1])}`,
+      );
+      return;
+    }
+  }
+
+  async #compareState(member: string, client: Client, history: CanonicalHistory): Promise<void> {
+    const wanted = history.finalState();
+    let from = "/";
+    for (let more = true; more;) {
+      const page = await client.range(
+        { from },
+        { limit: RANGE_LIMIT, revision: history.upTo, deadlineMs: 30_000 },
+      );
+      for (const kv of page.kvs) {
+        const value = toPlainValue(kv.value);
+        if (wanted.get(kv.keyText) !== value) {
+          this.#findings.violation(
+            "state follows from history",
+            `${member} holds ${kv.keyText} = ${value}; its history leads to ${String(wanted.get(kv.keyText))}`,
+          );
+        }
+        wanted.delete(kv.keyText);
+        if (/^\/(session|locks)\//.test(kv.keyText)) {
+          this.#findings.violation("no orphans", `${member} holds ${kv.keyText} although no session is left`);
+        }
+      }
+      ({ more } = page);
+      from = `${page.kvs.at(-1)?.keyText ?? ""}\0`;
+    }
+    for (const [key, value] of wanted) {
+      this.#findings.violation("state follows from history", `${member} lacks ${key} = ${value}`);
+    }
+  }
+
+  /** Runs one checker; without a violation it counts as passed. */
+  async #verdict(name: string, checker: () => Promise<void> | void): Promise<void> {
+    const total = (): number =>
+      [...this.#findings.violations.values()].reduce((sum, count) => sum + count, 0);
+    const before = total();
+    try {
+      await checker();
+    } catch (error) {
+      this.#findings.violation(name, error instanceof Error ? error.message : String(error));
+    }
+    if (total() === before) this.#pass(name);
+  }
+
+  #pass(name: string): void {
+    this.#findings.count(`verdict: ${name}`);
+  }
+}
+
+async function bounded(promise: Promise<void>, ms: number, what: string): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not within ${String(ms / 1000)} s: ${what}`)), ms);
+  });
+  try {
+    await Promise.race([promise, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
