@@ -1,37 +1,17 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { stripTypeScriptTypes } from "node:module";
 import { describe, it } from "node:test";
 import { CANARIES, findCanary, isExpectedLaw } from "./canaries.ts";
 import type { Canary } from "./canaries.ts";
-import { applyPatches, CANARY_VARIABLE, filesOf, patchesFor, pathOf, ROOT } from "./patching.ts";
-
-const REGISTER = new URL("register.ts", import.meta.url).href;
-
-interface Ran {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** Runs a module in a process that loads production with a canary; an empty name: without one. */
-function runWith(canary: string, module: string): Promise<Ran> {
-  const args = ["--import", REGISTER, "--input-type=module-typescript", "--eval", module];
-  const env = { ...process.env, [CANARY_VARIABLE]: canary };
-  return new Promise((resolve) => {
-    execFile(process.execPath, args, { env, cwd: pathOf("") }, (error, stdout, stderr) => {
-      const code = error === null ? 0 : typeof error.code === "number" ? error.code : -1;
-      resolve({ code, stdout, stderr });
-    });
-  });
-}
+import { applyPatches, filesOf, patchesFor, pathOf, ROOT } from "./patching.ts";
+import { importOf, REGISTER, runWith } from "./testing.ts";
 
 /** Imports everything a canary changes, and has the process make sure that the canary is in place. */
 function importAll(canary: Canary): string {
   const imports = filesOf(canary).map((file) => `await import(${JSON.stringify(new URL(file, ROOT).href)});`);
   return `
-    import { assertCanaryInPlace } from ${JSON.stringify(new URL("patching.ts", import.meta.url).href)};
+    ${importOf("assertCanaryInPlace", "test/sim/canaries/patching.ts")}
     ${imports.join("\n")}
     assertCanaryInPlace(process.env);
     process.stdout.write("in place");
@@ -40,7 +20,7 @@ function importAll(canary: Canary): string {
 
 /** Whether \`read-without-quorum\` is in the source that this process (thread) runs. */
 const SHOW_READS = `
-  import { readsMayStart } from ${JSON.stringify(new URL("cell/src/raft/reads.ts", ROOT).href)};
+  ${importOf("readsMayStart", "cell/src/raft/reads.ts")}
   process.stdout.write(readsMayStart.toString().includes('core.role === "leader"') ? "patched " : "whole ");
 `;
 
@@ -123,7 +103,7 @@ describe("the hook", () => {
 
   it("tells a runner that has not loaded what the canary changes", async () => {
     const idle = `
-      import { assertCanaryInPlace } from ${JSON.stringify(new URL("patching.ts", import.meta.url).href)};
+      ${importOf("assertCanaryInPlace", "test/sim/canaries/patching.ts")}
       assertCanaryInPlace(process.env);
     `;
     const { code, stderr } = await runWith("read-without-quorum", idle);
