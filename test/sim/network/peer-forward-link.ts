@@ -9,14 +9,14 @@ import type { PeerSocket } from "./peer-socket.ts";
 
 interface Pending {
   readonly body: Uint8Array;
+  readonly deadlineMs: number;
   readonly answer: ForwardAnswer;
-  cancelTimer: () => void;
 }
 
 /** Room for the frame header and the correlation id. */
 const OVERHEAD_BYTES = 32;
-/** Production looks at deadlines no more often than this. */
-const TIMEOUT_MS_MIN = 20;
+/** Deadlines are looked at no more often than this, as in production. */
+const SWEEP_MS_MIN = 20;
 
 /**
  * Forwarded requests to one peer: `unsent` only while nothing was given to a connection, `undefined` when its fate is
@@ -31,6 +31,9 @@ export class PeerForwardLink {
   readonly #waiting = new Set<Pending>();
   #waitingBytes = 0;
   #nextId = 1;
+  /** One for all requests. */
+  #cancelTimer: (() => void) | undefined;
+  #timerDueMs = 0;
 
   constructor(peer: PeerAddress, context: PeerContext, writer: FrameWriter) {
     this.#context = context;
@@ -60,7 +63,7 @@ export class PeerForwardLink {
   }
 
   request(body: Uint8Array, timeoutMs: number, answer: ForwardAnswer): void {
-    const { bounds, process } = this.#context;
+    const { bounds, process, now } = this.#context;
     const { socket, connecting } = this.#dialler;
     const bytes = body.length + OVERHEAD_BYTES;
     const full =
@@ -71,15 +74,14 @@ export class PeerForwardLink {
       process.deliver(0, () => answer("unsent"));
       return;
     }
-    const pending: Pending = { body, answer, cancelTimer: () => undefined };
-    const timer = (): void => this.#timedOut(pending);
-    pending.cancelTimer = process.after(Math.max(TIMEOUT_MS_MIN, timeoutMs), timer);
+    const pending: Pending = { body, deadlineMs: now() + timeoutMs, answer };
     if (socket === undefined) {
       this.#waiting.add(pending);
       this.#waitingBytes += bytes;
     } else {
       this.#write(socket, pending);
     }
+    this.#arm(pending.deadlineMs);
   }
 
   #write(socket: PeerSocket, pending: Pending): void {
@@ -106,43 +108,65 @@ export class PeerForwardLink {
         // Unknown: it timed out before.
         if (pending === undefined) return;
         this.#inFlight.delete(id);
-        pending.cancelTimer();
         pending.answer(reader.rest());
       },
       chunkEnd: (): void => undefined,
     };
   }
 
-  #timedOut(pending: Pending): void {
-    if (this.#waiting.delete(pending)) {
-      this.#waitingBytes -= pending.body.length + OVERHEAD_BYTES;
-      pending.answer("unsent");
-      return;
-    }
-    for (const [id, other] of this.#inFlight) {
-      if (other !== pending) continue;
+  #arm(deadlineMs: number): void {
+    if (this.#cancelTimer !== undefined && this.#timerDueMs <= deadlineMs) return;
+    this.#cancelTimer?.();
+    this.#timerDueMs = deadlineMs;
+    const pauseMs = Math.max(SWEEP_MS_MIN, Math.ceil(deadlineMs - this.#context.now()));
+    this.#cancelTimer = this.#context.process.after(pauseMs, () => this.#sweep());
+  }
+
+  #sweep(): void {
+    this.#cancelTimer = undefined;
+    const nowMs = this.#context.now();
+    const late: (() => void)[] = [];
+    let nextMs = Infinity;
+    for (const [id, pending] of this.#inFlight) {
+      if (pending.deadlineMs > nowMs) {
+        nextMs = Math.min(nextMs, pending.deadlineMs);
+        continue;
+      }
       this.#inFlight.delete(id);
-      pending.answer(undefined);
-      return;
+      late.push(() => pending.answer(undefined));
     }
+    for (const pending of this.#waiting) {
+      if (pending.deadlineMs > nowMs) {
+        nextMs = Math.min(nextMs, pending.deadlineMs);
+        continue;
+      }
+      this.#waiting.delete(pending);
+      this.#waitingBytes -= pending.body.length + OVERHEAD_BYTES;
+      late.push(() => pending.answer("unsent"));
+    }
+    if (nextMs !== Infinity) this.#arm(nextMs);
+    for (const tell of late) tell();
+  }
+
+  /** No timer without a request. */
+  #rest(): void {
+    if (this.#inFlight.size > 0 || this.#waiting.size > 0) return;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
   }
 
   #lost(): void {
     const lost = [...this.#inFlight.values()];
     this.#inFlight.clear();
-    for (const pending of lost) {
-      pending.cancelTimer();
-      pending.answer(undefined);
-    }
+    for (const pending of lost) pending.answer(undefined);
+    this.#rest();
   }
 
   #unsent(): void {
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     this.#waitingBytes = 0;
-    for (const pending of waiting) {
-      pending.cancelTimer();
-      pending.answer("unsent");
-    }
+    for (const pending of waiting) pending.answer("unsent");
+    this.#rest();
   }
 }

@@ -22,6 +22,7 @@ export class PeerSnapshotSender {
   readonly #context: PeerContext;
   readonly #peer: PeerAddress;
   readonly #dialler: PeerDialler;
+  readonly #writer = new FrameWriter();
   readonly #resolve: (installed: boolean) => void;
   #cancelTimer: () => void = () => undefined;
   #ended = false;
@@ -72,7 +73,7 @@ export class PeerSnapshotSender {
   }
 
   #up(socket: PeerSocket) {
-    const writer = new FrameWriter();
+    const writer = this.#writer;
     writer.begin(FRAME.offer);
     writer.string(this.#source.id);
     writer.bytes(this.#source.header);
@@ -168,7 +169,7 @@ export class PeerSnapshotSender {
   }
 
   #writeChunk({ number, data }: Chunk): void {
-    const writer = new FrameWriter();
+    const writer = this.#writer;
     writer.begin(FRAME.chunk);
     writer.varint(number);
     writer.raw(data);
@@ -178,7 +179,7 @@ export class PeerSnapshotSender {
   #finish(total: number): void {
     this.#finishing = true;
     this.#progressTo(total + 1);
-    const writer = new FrameWriter();
+    const writer = this.#writer;
     writer.begin(FRAME.finish);
     writer.varint(total);
     this.#dialler.socket?.write(writer.finish());
@@ -207,7 +208,7 @@ export class PeerSnapshotSender {
     if (!installed) {
       const peer = this.#peer.memberId;
       this.#context.log("warn", "a snapshot was not installed", { peer, reason });
-      const writer = new FrameWriter();
+      const writer = this.#writer;
       writer.begin(FRAME.abort);
       writer.string(reason);
       this.#dialler.socket?.write(writer.finish());

@@ -37,7 +37,7 @@ interface Cell {
   readonly world: ManualWorld;
   readonly start: (
     id: number,
-    options?: { incarnation?: string; bounds?: Partial<TransportBounds> },
+    options?: { incarnation?: string; port?: number; bounds?: Partial<TransportBounds> },
   ) => Promise<Life>;
 }
 
@@ -46,7 +46,7 @@ function cell(profile: Partial<NetworkProfile> = {}, seed = 1): Cell {
   const net = new SimPeerNet(world.network);
   return {
     world,
-    start: async (id, { incarnation = "i1", bounds = {} } = {}) => {
+    start: async (id, { incarnation = "i1", port = PORT, bounds = {} } = {}) => {
       const process = world.process(`m${id}`);
       const heard: string[] = [];
       const messages: Message[][] = [];
@@ -76,7 +76,7 @@ function cell(profile: Partial<NetworkProfile> = {}, seed = 1): Cell {
       const transport = await net.createTransport(
         {
           identity: { cellId: "cell", memberId: member(id), incarnation },
-          listen: { host: `m${id}`, port: PORT },
+          listen: { host: `m${id}`, port },
           handlers,
           bounds,
         },
@@ -347,6 +347,23 @@ describe("death", () => {
     one.transport.send([heartbeat(1, 2, 3)]);
     await world.ms(SOON_MS);
     assert.deepEqual([rounds(again), rounds(two)], [[3], []]);
+  });
+});
+
+describe("a peer that moved", () => {
+  it("is dialled at its new address, and what it dials itself goes on meanwhile", async () => {
+    const { world, start, one, two } = await pair();
+    two.process.kill();
+    const moved = await start(2, { port: 7001 });
+    moved.transport.setPeers([address(1)]);
+    await world.ms(2_000);
+    moved.transport.send([heartbeat(2, 1, 5)]);
+    await world.ms(SOON_MS);
+    assert.deepEqual([rounds(one), one.transport.connected()], [[5], []]);
+    one.heard.length = 0;
+    one.transport.setPeers([{ ...address(2), address: "m2:7001" }]);
+    await world.ms(SOON_MS);
+    assert.deepEqual([one.heard, one.transport.connected()], [[], [2]]);
   });
 });
 
