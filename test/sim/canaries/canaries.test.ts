@@ -4,8 +4,8 @@ import { stripTypeScriptTypes } from "node:module";
 import { describe, it } from "node:test";
 import { CANARIES, findCanary, isExpectedLaw } from "./canaries.ts";
 import type { Canary } from "./canaries.ts";
-import { applyPatches, filesOf, patchesFor, pathOf, ROOT } from "./patching.ts";
-import { importOf, REGISTER, runWith } from "./testing.ts";
+import { applyPatches, filesOf, launchOf, patchesFor, pathOf, ROOT } from "./patching.ts";
+import { importOf, runWith } from "./testing.ts";
 
 /** Imports everything a canary changes, and has the process make sure that the canary is in place. */
 function importAll(canary: Canary): string {
@@ -88,7 +88,7 @@ describe("the hook", () => {
       import { Worker } from "node:worker_threads";
       const worker = new Worker(new URL(${JSON.stringify(inner)}));
       await new Promise((resolve) => worker.once("exit", resolve));
-      const args = ["--import", ${JSON.stringify(REGISTER)}, "--input-type=module", "--eval", 'await import(' + JSON.stringify(${JSON.stringify(inner)}) + ')'];
+      const args = [...${JSON.stringify(launchOf("").execArgv)}, "--input-type=module", "--eval", 'await import(' + JSON.stringify(${JSON.stringify(inner)}) + ')'];
       process.stdout.write(execFileSync(process.execPath, args));
     `;
     const { stdout, stderr } = await runWith("read-without-quorum", outer);

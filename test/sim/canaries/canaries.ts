@@ -191,16 +191,17 @@ const removedLeaderCounts: Canary = {
 
 const oldReadBatch: Canary = {
   name: "old-read-batch",
-  bug: "A read that arrives within a heartbeat interval of a confirmed read-index round is served by that round instead of a new one.",
-  source: "B1, B2, R47, R48",
+  bug: "A read that arrives within an election timeout (in ticks) of a confirmed read-index round is served by that round instead of a new one.",
+  source: "B1, B2, B31, R47, R48",
   laws: ["I8", "I12"],
-  needs: "a leader that is paused past its deposition and finds reads waiting when it wakes",
+  needs:
+    "a leader that is paused past its deposition and finds reads waiting when it wakes (it makes up for at most an election timeout of ticks)",
   patches: [
     {
       file: "cell/src/raft/reads.ts",
       find: "if (core.tracker.isSingleVoter) answer(",
       replace: `const { contactTick } = core.rounds;
-  const confirmed = contactTick >= 0 && core.ticks - contactTick <= core.options.heartbeatTicks;
+  const confirmed = contactTick >= 0 && core.ticks - contactTick <= core.options.electionTimeoutTicks;
   if (core.tracker.isSingleVoter || confirmed) answer(`,
     },
   ],

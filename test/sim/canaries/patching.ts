@@ -54,6 +54,17 @@ const ACTIVE = Symbol.for("lockstep.sim.canary");
 
 type Carrier = Record<typeof ACTIVE, ActiveCanary | undefined>;
 
+/** How a child process is started so that it carries a canary, wherever its working directory is. */
+export function launchOf(name: string): {
+  readonly execArgv: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+} {
+  return {
+    execArgv: ["--import", new URL("register.ts", import.meta.url).href],
+    env: { [CANARY_VARIABLE]: name },
+  };
+}
+
 /** Set by `register.ts`. Kept on the global object: the hook and the runner may be loaded apart from each other. */
 export function setActiveCanary(active: ActiveCanary): void {
   (globalThis as unknown as Carrier)[ACTIVE] = active;

@@ -1,8 +1,5 @@
 import { execFile } from "node:child_process";
-import { CANARY_VARIABLE, pathOf } from "./patching.ts";
-
-/** The hook, as `--import` takes it. */
-export const REGISTER: string = new URL("register.ts", import.meta.url).href;
+import { launchOf, pathOf } from "./patching.ts";
 
 export interface Ran {
   readonly code: number;
@@ -12,8 +9,9 @@ export interface Ran {
 
 /** Runs a module in a process that loads production with a canary; an empty name: without one. */
 export function runWith(canary: string, module: string): Promise<Ran> {
-  const args = ["--import", REGISTER, "--input-type=module-typescript", "--eval", module];
-  const env = { ...process.env, [CANARY_VARIABLE]: canary };
+  const { execArgv, env: added } = launchOf(canary);
+  const args = [...execArgv, "--input-type=module-typescript", "--eval", module];
+  const env = { ...process.env, ...added };
   return new Promise((resolve) => {
     execFile(process.execPath, args, { env, cwd: pathOf("") }, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === "number" ? error.code : -1;
