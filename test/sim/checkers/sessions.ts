@@ -87,6 +87,12 @@ export class SessionLedger {
     }
   }
 
+  /** A living process renews it. */
+  isCountedOn(leaseId: string): boolean {
+    const record = this.#records.get(leaseId);
+    return record !== undefined && record.abandonedAtUs === undefined;
+  }
+
   hasEnded(leaseId: string): boolean {
     return this.#ended.has(leaseId);
   }

@@ -43,7 +43,7 @@ async function contend(connection: Connection, session: Session): Promise<void> 
   const { locks, sessions, reporter } = tools;
   const name = context.dice.pick(tools.lockNames);
   const before = locks.highestToken(name);
-  const waitMs = context.dice.chance(0.3) ? 0 : context.dice.between(500, 3 * tools.plan.ttlMsMax);
+  const waitMs = context.dice.chance(0.3) ? 0 : context.dice.between(500, 3 * tools.plan.ttlMsMin);
   const acquired = await connection.call({
     what: `lock ${name}`,
     send: (client) => client.lock(name, { session, waitMs }),

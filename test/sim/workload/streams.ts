@@ -6,7 +6,15 @@ import type { WatchChecker } from "../checkers/watch.ts";
 import type { ActorContext } from "../contract.ts";
 import { withConnections, type Connection } from "./connection.ts";
 import type { Tools } from "./tools.ts";
-import { drawRange, drawStart, follow, onWatchError, stopFollowing, type WatchPlan } from "./watching.ts";
+import {
+  drawRange,
+  drawStart,
+  follow,
+  hasCaughtUp,
+  onWatchError,
+  stopFollowing,
+  type WatchPlan,
+} from "./watching.ts";
 
 const INBOX_MAX = 8;
 const STEP_MS = 250;
@@ -14,7 +22,8 @@ const PROGRESS_CHANCE = 0.3;
 const REST_CHANCE = 0.02;
 const REST_MS_MEAN = 4_000;
 const CHANGE_CHANCE = 0.01;
-const CATCH_UP_STEPS_MAX = 240;
+/** After so many steps it ends behind what is committed: nobody has said that the cell is well. */
+const CATCH_UP_STEPS_MAX = 360;
 
 type Message =
   | { readonly kind: "created"; readonly revision: number }
@@ -96,7 +105,7 @@ class StreamRound {
       this.#judge();
       if (context.stopping) {
         last += 1;
-        if (last >= CATCH_UP_STEPS_MAX || this.#checker === undefined || this.#checker.behind(1) === 0) break;
+        if (last >= CATCH_UP_STEPS_MAX || hasCaughtUp(this.#connection, this.#checker)) break;
       } else if (this.#connection.over || context.dice.chance(CHANGE_CHANCE)) {
         break;
       } else if (context.dice.chance(REST_CHANCE)) {

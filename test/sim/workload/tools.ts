@@ -7,7 +7,7 @@ import type { RegisterHistory } from "../checkers/register-history.ts";
 import type { SessionLedger } from "../checkers/sessions.ts";
 import type { WatchChecker } from "../checkers/watch.ts";
 import type { WriteLedger } from "../checkers/writes.ts";
-import type { ActorContext, Reporter, Scheduler, Truth } from "../contract.ts";
+import type { ActorContext, Reporter, Scheduler, TimeUs, Truth } from "../contract.ts";
 import type { WorkloadPlan } from "./plan.ts";
 
 /** Calls whose answers are awaited, by host: the death of a process leaves their outcomes unknown. */
@@ -51,10 +51,17 @@ export interface Tools {
   readonly places: Map<string, number>;
   /** Watches that are open now, by host. */
   readonly openWatches: Map<string, Set<WatchChecker>>;
+  /** What is known of the cell as a whole. */
+  readonly health: Health;
   /** A value that nobody else writes in this history. */
   uniqueValue(): string;
   /** A number that no other connection has. */
   nextConnection(): number;
+}
+
+export interface Health {
+  /** Since when there are no faults and the cell is well; undefined: not yet. */
+  healedAtUs: TimeUs | undefined;
 }
 
 /** An actor's program; it ends when the context is stopping. */

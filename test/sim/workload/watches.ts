@@ -5,7 +5,15 @@ import type { WatchChecker } from "../checkers/watch.ts";
 import type { ActorContext } from "../contract.ts";
 import { settle, withConnections, type Connection } from "./connection.ts";
 import type { Tools } from "./tools.ts";
-import { drawRange, drawStart, follow, onWatchError, stopFollowing, type WatchPlan } from "./watching.ts";
+import {
+  drawRange,
+  drawStart,
+  follow,
+  hasCaughtUp,
+  onWatchError,
+  stopFollowing,
+  type WatchPlan,
+} from "./watching.ts";
 
 const BUFFER_EVENTS = 4;
 /** A consumer that rests sleeps so long on average: the buffer overflows meanwhile. */
@@ -14,8 +22,8 @@ const REST_CHANCE = 0.03;
 /** After a batch, the chance to stop and to go on by another watch. */
 const CHANGE_CHANCE = 0.01;
 const LOOK_MS = 500;
-/** The nemesis is gone when actors are told to stop: what is committed arrives within this time. */
-const CATCH_UP_LOOKS_MAX = 120;
+/** After so many looks it ends behind what is committed: nobody has said that the cell is well. */
+const CATCH_UP_LOOKS_MAX = 180;
 
 export async function runWatches(context: ActorContext, tools: Tools): Promise<void> {
   let drawn: Omit<WatchPlan, "startRevision"> | undefined;
@@ -50,6 +58,8 @@ class WatchRound {
   #checker: WatchChecker | undefined;
   /** What ended the watch. */
   failure: unknown;
+  /** A cancelled watch is not created any more. */
+  readonly #cancelled = Promise.withResolvers<undefined>();
   #over = false;
 
   constructor(connection: Connection, plan: WatchPlan, watch: Watch) {
@@ -80,11 +90,9 @@ class WatchRound {
   async #consumeBatches(): Promise<void> {
     if (this.#checker === undefined) {
       // From now on: what the cell calls now is told once it has registered the watch.
-      const created = await settle(this.#watch.created);
-      if (!created.ok) {
-        this.failure = created.error;
-        return;
-      }
+      const created = await settle(Promise.race([this.#watch.created, this.#cancelled.promise]));
+      if (!created.ok) this.failure = created.error;
+      if (!created.ok || created.value === undefined) return;
       this.#checker = follow(this.#connection, this.#plan, created.value + 1);
     }
     const batches = this.#watch.batches();
@@ -125,8 +133,9 @@ class WatchRound {
       await context.sleep(LOOK_MS);
       if (!context.stopping) continue;
       looks += 1;
-      if (looks < CATCH_UP_LOOKS_MAX && (this.#checker?.behind(1) ?? 0) > 0) continue;
+      if (looks < CATCH_UP_LOOKS_MAX && !hasCaughtUp(this.#connection, this.#checker)) continue;
       this.#watch.cancel();
+      this.#cancelled.resolve(undefined);
       this.#over = true;
     }
   }

@@ -7,6 +7,8 @@ import { REGISTER_PREFIX, registerKey } from "./registers.ts";
 
 /** A watch in the future starts at most so many revisions ahead. */
 const FUTURE_REVISIONS_MAX = 20;
+/** A client finds a leader again, and resumes, within this time once the cell is well. */
+const CATCH_UP_US_MAX = 30_000_000;
 
 export interface WatchPlan extends Omit<WatchedSpec, "startRevision"> {
   /** undefined: from the present on. */
@@ -65,6 +67,19 @@ export function stopFollowing(connection: Connection, checker: WatchChecker): vo
   const { tools, context, host } = connection;
   tools.openWatches.get(host)?.delete(checker);
   tools.places.set(context.name, checker.nextRevision);
+}
+
+/**
+ * For a watch whose actor is to come to an end: everything that is committed has to arrive first, and does so within
+ * a bound once the cell is well.
+ * @returns whether the watch has delivered all of it
+ */
+export function hasCaughtUp(connection: Connection, checker: WatchChecker | undefined): boolean {
+  const { tools, nowUs } = connection;
+  const { healedAtUs } = tools.health;
+  if (checker === undefined || checker.behind(1) === 0) return true;
+  if (healedAtUs !== undefined && nowUs > healedAtUs + CATCH_UP_US_MAX) checker.expectCaughtUp();
+  return false;
 }
 
 /** Its place was compacted away: read the state, and watch from the revision after that answer. */

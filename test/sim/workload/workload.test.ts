@@ -28,7 +28,6 @@ describe("a workload on a cell without faults", () => {
     const cell = manualCell(1);
     const workload = workloadOn(cell, BUSY);
     await cell.live(workload, 40);
-    workload.expectWatchesCaughtUp();
     const healedAtUs = cell.world.scheduler.nowUs;
     await cell.world.ms(20_000);
     workload.expectNoOrphanLeases(healedAtUs, 2_000);
@@ -79,7 +78,6 @@ describe("a workload whose processes are paused, cut off and killed", () => {
         world.network.breakConnections(victim.host, "m1");
       }
     });
-    workload.expectWatchesCaughtUp();
     const healedAtUs = cell.world.scheduler.nowUs;
     await cell.world.ms(20_000);
     workload.expectNoOrphanLeases(healedAtUs, 2_000);

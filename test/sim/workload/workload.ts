@@ -1,4 +1,5 @@
 /** All clients of one history, with the checkers that judge what they see. */
+import { NO_LEASE_ID } from "@lockstep/client";
 import type { History } from "../../linearizability/history.ts";
 import { CompactionLedger } from "../checkers/compactions.ts";
 import { GuardedRegister } from "../checkers/guarded-register.ts";
@@ -55,6 +56,8 @@ export interface Workload {
   registerHistory(): History;
   /** Stale writes that reached the registers without a guard. */
   staleWritesWithoutGuard(): number;
+  /** From now on there are no faults, and the cell is well: watches that end have to have caught up within a bound. */
+  healed(): void;
   /**
    * The cell has been healthy since then: leases that nobody renews have ended within TTL and `boundMs`.
    */
@@ -67,6 +70,7 @@ export interface Workload {
 
 export function createWorkload(options: WorkloadOptions): Workload {
   const { plan, truth, reporter, scheduler } = options;
+  const driftMax = options.driftMax ?? DRIFT_MAX;
   const compactions = new CompactionLedger();
   const lockNames = Array.from({ length: plan.lockNames }, (_, index) => `l${String(index + 1)}`);
   const locks = new LockLedger(truth, reporter, lockNames);
@@ -81,12 +85,13 @@ export function createWorkload(options: WorkloadOptions): Workload {
     openCalls: new OpenCalls(),
     writes: new WriteLedger(truth, reporter),
     reads: new ReadChecker(truth, reporter),
-    sessions: new SessionLedger(truth, reporter, options.driftMax ?? DRIFT_MAX),
+    sessions: new SessionLedger(truth, reporter, driftMax),
     locks,
     compactions,
     history: new RegisterHistory(scheduler, reporter),
     registers: new Map(lockNames.map((name) => [name, new GuardedRegister(name, locks, reporter)])),
     lockNames,
+    health: { healedAtUs: undefined },
     places: new Map(),
     openWatches: new Map(),
     uniqueValue: () => `v${String((values += 1))}`,
@@ -114,8 +119,21 @@ export function createWorkload(options: WorkloadOptions): Workload {
       for (const register of tools.registers.values()) stale += register.staleWithoutGuard;
       return stale;
     },
-    expectNoOrphanLeases: (healedAtUs, boundMs) =>
-      tools.sessions.expectNoOrphans(scheduler.nowUs, healedAtUs, boundMs),
+    healed: () => {
+      tools.health.healedAtUs = scheduler.nowUs;
+    },
+    expectNoOrphanLeases: (healedAtUs, boundMs) => {
+      tools.sessions.expectNoOrphans(scheduler.nowUs, healedAtUs, boundMs);
+      for (const { key, leaseId, modRevision } of truth.rangeAt("", truth.revision)) {
+        if (leaseId === NO_LEASE_ID || tools.sessions.isCountedOn(leaseId)) continue;
+        const sinceUs = Math.max(healedAtUs, truth.at(modRevision)?.atUs ?? 0);
+        if (scheduler.nowUs <= sinceUs + (plan.ttlMsMax * (1 + driftMax) + boundMs) * 1_000) continue;
+        reporter.violation(
+          "I10-late",
+          `${key} hangs on lease ${leaseId}, which nobody renews, and is still there`,
+        );
+      }
+    },
     expectWatchesCaughtUp: () => {
       for (const watches of tools.openWatches.values()) for (const watch of watches) watch.expectCaughtUp();
     },

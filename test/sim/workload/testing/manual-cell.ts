@@ -105,6 +105,7 @@ class Living {
     }
     cell.world.network.heal();
     for (const process of cell.processes) if (process.paused) process.resume();
+    this.#workload.healed();
     cell.stopping = true;
     const unfinished = (): string[] =>
       this.#incarnations.filter(({ over }) => !over).map(({ actor }) => actor.name);
