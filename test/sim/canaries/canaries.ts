@@ -20,7 +20,7 @@ export interface Canary {
   readonly source: string;
   /**
    * Invariants expected to catch it: any law whose id begins with one of these (`I9` also stands for `I9-ordered`).
-   * `stop` is a member that stops itself, or refuses to start, though nothing was done to its disk.
+   * `fatal` is a member that stopped itself over a broken invariant, `start` one that refused to start from a sound disk.
    */
   readonly laws: readonly string[];
   /** What a world must offer for it to show; for whoever tunes the workload. */
@@ -32,7 +32,7 @@ const ackBeforeFsync: Canary = {
   name: "ack-before-fsync",
   bug: "What waits for a log write (acknowledgements, votes, the leader's own count) goes out as soon as the write is handed to the log.",
   source: "B4, B27, B43, R1",
-  laws: ["I5", "I6", "W13", "I3", "I8", "stop"],
+  laws: ["I5", "I6", "W13", "I3", "I8", "fatal", "start"],
   needs: "power cuts that lose what was not synced",
   patches: [
     {
@@ -120,7 +120,7 @@ const skipAppliedIndex: Canary = {
   name: "skip-applied-index",
   bug: "The batch of an apply leaves out the applied index, which follows in a batch of its own: after a crash in between its entries are applied twice.",
   source: "B5, B9, W10",
-  laws: ["I4", "I13", "W10", "I8", "I9", "stop"],
+  laws: ["I4", "I13", "W10", "I8", "I9", "fatal", "start"],
   needs: "power cuts that end the store's unsynced batches anywhere",
   patches: [
     {
@@ -211,7 +211,7 @@ const forgetRequestsAtSnapshot: Canary = {
   name: "forget-requests-at-snapshot",
   bug: "The state stream leaves out the remembered requests, so that a member brought up by a snapshot knows no client and no outcome.",
   source: "B33, architecture section 5",
-  laws: ["I4", "I13", "I-idempotence", "I8", "stop"],
+  laws: ["I4", "I13", "I-idempotence", "I8", "fatal", "start"],
   needs: "a snapshot, then commands of clients that registered before it",
   patches: [
     {
@@ -226,7 +226,7 @@ const truncatePastBarrier: Canary = {
   name: "truncate-past-barrier",
   bug: "When log is released, it is released up to what is applied instead of what the store has made durable.",
   source: "B43, W9",
-  laws: ["W9", "I5", "stop"],
+  laws: ["W9", "I5", "fatal", "start"],
   needs:
     "a logKeepBytes that is passed within the history, and barriers that take time; for more than the law that watches releases: segments of a few KiB (the log's start on disk moves only with a freed segment) and power cuts",
   patches: [
@@ -272,7 +272,7 @@ const skipOneBatch: Canary = {
   name: "skip-one-batch",
   bug: "On member 2, the store never gets one batch of an apply (the first one with history after index 40 of each of its runs).",
   source: "B5, W10, W19",
-  laws: ["W10", "I4", "I13", "I8", "I9", "stop"],
+  laws: ["W10", "I4", "I13", "I8", "I9", "fatal", "start"],
   needs:
     "a cell with a member 2; the rolling digest alone does not see it, a look into the store does (applied index after each batch, rows at rest, a restart, a watch that catches up)",
   patches: [
@@ -319,7 +319,7 @@ const eraseOnDelayedAppend: Canary = {
   name: "erase-on-delayed-append",
   bug: "A follower cuts its log behind every append, also behind one that is late and tells nothing new, and so forgets entries it has acknowledged.",
   source: "R23; the commonest mistake in implementations of Raft",
-  laws: ["I3", "I6", "stop"],
+  laws: ["I3", "I6", "fatal", "start"],
   needs: "appends that arrive twice or out of order",
   patches: [
     {
