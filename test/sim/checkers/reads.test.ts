@@ -70,6 +70,14 @@ describe("the checker of reads", () => {
     assert.throws(() => list(all, 3, true), /I8-range/);
   });
 
+  it("catches a wrong count", () => {
+    const { reads } = setUp();
+    const count = (number: number): void =>
+      reads.count("q/", 4, { states: [], count: number, more: false }, WHAT);
+    count(3);
+    assert.throws(() => count(2), /I8-range/);
+  });
+
   it("knows limits, reversed lists and bare keys", () => {
     const { reads, at } = setUp();
     const bare = (key: string): SeenState => ({ ...at(key), value: "" });

@@ -104,6 +104,16 @@ export class ReadChecker {
     );
   }
 
+  /** How many keys have a prefix at a revision. */
+  count(prefix: string, revision: number, answer: SeenList, what: string): void {
+    const { length } = this.#truth.rangeAt(prefix, revision);
+    if (answer.count === length && answer.states.length === 0 && !answer.more) return;
+    this.#reporter.violation(
+      "I8-range",
+      `${what} at revision ${revision} counts ${answer.count} with ${answer.states.length} shown; true is ${length}`,
+    );
+  }
+
   /** The keys with a prefix at a revision. */
   list(prefix: string, revision: number, answer: SeenList, options: ListOptions & { what: string }): void {
     const all = this.#truth.rangeAt(prefix, revision);

@@ -2,6 +2,7 @@
 import type { ActorContext } from "../contract.ts";
 import { withConnections, type Connection } from "./connection.ts";
 import { closeSession, drawSessionPlan, openSession } from "./held-session.ts";
+import { append } from "./sequences.ts";
 import { pause, type Tools } from "./tools.ts";
 
 const EPHEMERAL_PREFIX = "e/";
@@ -25,7 +26,9 @@ async function liveInSession(connection: Connection): Promise<void> {
   if (session === undefined) return;
   const steps = dice.between(1, STEPS_PER_LEASE_MAX);
   for (let step = 0; step < steps && !connection.over && !session.lost.aborted; step++) {
-    if (dice.chance(0.6)) await putEphemeral(connection, session.leaseId);
+    const kind = dice.pick(["put", "put", "append", "ask"] as const);
+    if (kind === "put") await putEphemeral(connection, session.leaseId);
+    else if (kind === "append") await append(connection, session.leaseId);
     else await askAbout(connection, session.leaseId);
     await context.sleep(dice.exponential(session.ttlMs / 4));
   }

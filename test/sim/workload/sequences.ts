@@ -1,4 +1,5 @@
 /** Queues of sequential keys, listed and paged through. */
+import { NO_LEASE_ID, type LeaseId } from "@lockstep/client";
 import { seen } from "../checkers/reads.ts";
 import type { ActorContext } from "../contract.ts";
 import { withConnections, type Connection } from "./connection.ts";
@@ -7,7 +8,7 @@ import { pause, type Tools } from "./tools.ts";
 export const QUEUE_PREFIX = "q/";
 const DIGITS = 16;
 const PAGE_KEYS = 3;
-/** A queue that is longer loses its oldest entries. */
+/** A queue that is longer is cleared. */
 const ENTRIES_MAX = 20;
 
 export async function runSequences(context: ActorContext, tools: Tools): Promise<void> {
@@ -15,7 +16,8 @@ export async function runSequences(context: ActorContext, tools: Tools): Promise
     while (!connection.over) {
       const entries = tools.truth.rangeAt(QUEUE_PREFIX, tools.truth.revision).length;
       const kind = context.dice.pick(["append", "append", "list", "page", "take"] as const);
-      if (kind === "take" || entries > ENTRIES_MAX) await takeFirst(connection);
+      if (entries > ENTRIES_MAX) await clear(connection);
+      else if (kind === "take") await takeFirst(connection);
       else if (kind === "append") await append(connection);
       else if (kind === "list") await list(connection);
       else await page(connection);
@@ -24,20 +26,26 @@ export async function runSequences(context: ActorContext, tools: Tools): Promise
   });
 }
 
-/** The stored key ends in the revision of the put: its place among all others. */
-async function append(connection: Connection): Promise<void> {
-  const { writes, reads, reporter, plan, uniqueValue } = connection.tools;
+/** The stored key ends in the revision of the put: its place among all others. With a lease, it goes with that. */
+export async function append(connection: Connection, leaseId: LeaseId = NO_LEASE_ID): Promise<void> {
+  const { writes, reads, reporter, sessions, plan, uniqueValue } = connection.tools;
   const value = uniqueValue();
   const what = `append ${value} to ${QUEUE_PREFIX}`;
   writes.begin(value);
   const answer = await connection.call({
     what,
-    send: (client) => client.put(QUEUE_PREFIX, value, { sequential: true, deadlineMs: plan.deadlineMs }),
+    send: (client) =>
+      client.put(QUEUE_PREFIX, value, {
+        sequential: true,
+        deadlineMs: plan.deadlineMs,
+        ...(leaseId === NO_LEASE_ID ? {} : { leaseId }),
+      }),
     onDeath: () => writes.unknown(value),
   });
   if (!answer.ok) {
     if (answer.outcome === "unknown") writes.unknown(value);
     else writes.notApplied(value);
+    if (answer.error.code === "lease-not-found") sessions.answered(leaseId, -1, false);
     return;
   }
   reporter.count("sequential keys");
@@ -57,7 +65,7 @@ async function append(connection: Connection): Promise<void> {
     createRevision: revision,
     modRevision: revision,
     version: 1,
-    leaseId: "0",
+    leaseId,
   };
   reads.state(expected, revision, state, what);
   connection.noteRevision(revision);
@@ -66,11 +74,11 @@ async function append(connection: Connection): Promise<void> {
 async function list(connection: Connection): Promise<void> {
   const { reads, plan } = connection.tools;
   const { dice } = connection.context;
-  const limit = dice.chance(0.5) ? dice.between(1, ENTRIES_MAX) : undefined;
   const options = {
     reverse: dice.chance(0.3),
     keysOnly: dice.chance(0.3),
-    ...(limit === undefined ? {} : { limit }),
+    countOnly: dice.chance(0.1),
+    ...(dice.chance(0.5) ? { limit: dice.between(1, ENTRIES_MAX) } : {}),
   };
   const what = `list ${QUEUE_PREFIX} ${JSON.stringify(options)}`;
   const answer = await connection.call({
@@ -80,7 +88,29 @@ async function list(connection: Connection): Promise<void> {
   if (!answer.ok) return;
   const { revision, kvs, count, more } = answer.value;
   reads.linearizableRevision(revision, answer.bounds, what);
-  reads.list(QUEUE_PREFIX, revision, { states: kvs.map(seen), count, more }, { ...options, what });
+  const shown = { states: kvs.map(seen), count, more };
+  if (options.countOnly) reads.count(QUEUE_PREFIX, revision, shown, what);
+  else reads.list(QUEUE_PREFIX, revision, shown, { ...options, what });
+  connection.noteRevision(revision);
+}
+
+/** Deletes all of it in one revision, and is told what there was. */
+async function clear(connection: Connection): Promise<void> {
+  const { reads, reporter, plan } = connection.tools;
+  const what = `clear ${QUEUE_PREFIX}`;
+  const answer = await connection.call({
+    what,
+    send: (client) =>
+      client.delete({ prefix: QUEUE_PREFIX }, { returnPrevious: true, deadlineMs: plan.deadlineMs }),
+  });
+  if (!answer.ok) return;
+  const { revision, deleted, previous } = answer.value;
+  if (deleted > 0) reads.writtenRevision(revision, answer.bounds, what);
+  else reads.linearizableRevision(revision, answer.bounds, what);
+  const before = { states: previous.map(seen), count: deleted, more: false };
+  reads.list(QUEUE_PREFIX, deleted > 0 ? revision - 1 : revision, before, { what: `${what}, before it,` });
+  reads.list(QUEUE_PREFIX, revision, { states: [], count: 0, more: false }, { what });
+  reporter.count("deletes");
   connection.noteRevision(revision);
 }
 
