@@ -65,6 +65,8 @@ export class God {
   /** By member id: where its disk is now. */
   readonly #homes = new Map<number, DiskLog>();
   readonly #damaged = new Set<string>();
+  /** Of each store that is instrumented: its own. */
+  readonly #barriers = new WeakMap<Store, Store["barrier"]>();
 
   constructor(options: GodOptions) {
     const { reporter, scheduler } = options;
@@ -232,7 +234,9 @@ export class God {
   #instrumentStore(life: Life, store: Store): void {
     const { state, disk } = life;
     disk.barrierIndex = Math.max(disk.barrierIndex, state.appliedIndex);
-    const barrier = store.barrier.bind(store);
+    // A store in memory outlives the lives that use it.
+    const barrier = this.#barriers.get(store) ?? store.barrier.bind(store);
+    this.#barriers.set(store, barrier);
     store.barrier = async () => {
       const index = state.appliedIndex;
       await barrier();

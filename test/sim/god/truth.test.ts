@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { createCommandEncoder } from "../../../cell/src/machine/index.ts";
 import type { Command, CommandOutcome, LeaseChange } from "../../../cell/src/machine/types.ts";
 import type { Entry } from "../../../cell/src/raft/types.ts";
-import { TestMember, Cluster } from "../../../cell/src/replica/testing/cluster.ts";
+import { Cluster } from "../../../cell/src/replica/testing/cluster.ts";
 import type { WriteOperation } from "@lockstep/gateway/coordinator";
 import { RememberingReporter } from "./testing/watched-cluster.ts";
 import { CellTruth } from "./truth.ts";
@@ -20,7 +20,7 @@ class TruthWorld {
   #index = 1;
 
   constructor() {
-    const { state } = new Cluster().members[0] as TestMember;
+    const { state } = new Cluster().member(1);
     this.truth.begin({ store: state.store, membership: state.membership });
   }
 
@@ -46,8 +46,10 @@ function commandOf(operation: WriteOperation): Command {
   return { kind: "client", namespaceId: 1, epoch: 0, identity: { kind: "none" }, operation };
 }
 
-const put = (key: string, value: string, more: object = {}): WriteOperation =>
-  ({ kind: "put", key: bytes(key), value: bytes(value), ...more }) as WriteOperation;
+const put = (key: string, value: string, more: object = {}): WriteOperation => ({
+  ...{ kind: "put", key: bytes(key), value: bytes(value) },
+  ...more,
+});
 
 describe("the truth", () => {
   it("knows every state of every key, whatever was compacted", () => {

@@ -100,6 +100,11 @@ export class CellTruth implements Truth {
     return this.#shadow?.machine.revision ?? 0;
   }
 
+  /** History below it was given up by the cell (the truth still has it). 0: nothing. */
+  get compactRevision(): number {
+    return this.#shadow?.machine.namespace(NAMESPACE_ID)?.compactRevision ?? 0;
+  }
+
   /** The newest entry that any member was handed. */
   get appliedIndex(): number {
     return this.#shadow?.machine.appliedIndex ?? 0;

@@ -119,7 +119,8 @@ function describe(command: Command): string {
 function plain(value: unknown): string {
   if (value instanceof Uint8Array) return JSON.stringify(latin1(value));
   if (Array.isArray(value)) return `[${value.map(plain).join(",")}]`;
-  if (typeof value !== "object" || value === null) return JSON.stringify(value) ?? "undefined";
+  if (value === undefined) return "undefined";
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const fields = Object.entries(value)
     .filter(([, field]) => field !== undefined)
     .sort(([one], [other]) => (one < other ? -1 : 1));
