@@ -40,6 +40,8 @@ export interface WorkloadOptions {
   readonly scheduler: Scheduler;
   /** The largest difference in rate between any two clocks of the world, as a fraction. Default 0.01. */
   readonly driftMax?: number;
+  /** Up to where the cell gives up history by itself. Default: nowhere. */
+  readonly retained?: () => number;
 }
 
 export interface WorkloadActor {
@@ -71,7 +73,7 @@ export interface Workload {
 export function createWorkload(options: WorkloadOptions): Workload {
   const { plan, truth, reporter, scheduler } = options;
   const driftMax = options.driftMax ?? DRIFT_MAX;
-  const compactions = new CompactionLedger();
+  const compactions = new CompactionLedger(options.retained);
   const lockNames = Array.from({ length: plan.lockNames }, (_, index) => `l${String(index + 1)}`);
   const locks = new LockLedger(truth, reporter, lockNames);
   const leaseKeys = new LeaseKeyChecker(truth, reporter);
