@@ -66,6 +66,24 @@ describe("membership changes", () => {
     assert.ok(typeof forced === "object");
   });
 
+  it("B13, B15: a learner that never started is not promoted, and stands in nobody's way", async () => {
+    const { changes, cluster, decided } = bound(new World());
+    cluster.lost = (message) => message.to === 4;
+    const absent = { client: "", http: "", peer: "", admin: "", ops: "" };
+    const request = { name: "late", incarnation: "4", addresses: absent, plannedOn: 0 as LogIndex };
+    const added = await decided(changes.addLearner(request));
+    assert.ok(typeof added === "object" && added.id === 4);
+    const plannedOn = cluster.member(1).state.membership.configurationIndex;
+    assert.equal(
+      await decided(changes.change({ ...CHANGE, plannedOn, promote: [id(4)] })),
+      "learner-not-ready",
+    );
+    const { configuration } = cluster.member(1).state.membership;
+    assert.deepEqual([configuration.voters, configuration.learners], [[1, 2, 3], [4]]);
+    const removed = await decided(changes.change({ ...CHANGE, plannedOn, remove: [id(3)] }));
+    assert.ok(typeof removed === "object");
+  });
+
   it("members are not called dead in the moment in which signs of life are counted anew", async () => {
     const world = new World();
     const reading = world.changes.current();
