@@ -46,7 +46,7 @@ export interface Violation<Input, Output> {
   readonly prefix: readonly Operation<Input, Output>[];
   /** What was under way after it and cannot come next, nor ever. */
   readonly stuck: readonly Operation<Input, Output>[];
-  /** Few operations that contradict each other whatever the outcomes of all others; empty: not looked for. */
+  /** Few operations that contradict each other whatever the outcomes of all others; empty: not looked for or not found. */
   readonly core: readonly Operation<Input, Output>[];
   readonly steps: number;
   /** All of it for people. */
@@ -98,7 +98,7 @@ function violation<Input, Output, State>(
 ): Violation<Input, Output> {
   const pick = (members: readonly number[]): Operation<Input, Output>[] =>
     members.map((one) => operations[one]!);
-  const core = minimise ? coreOf(model, operations, problem) : [];
+  const core = minimise ? coreOf(model, operations, problem.members) : [];
   const found = {
     part: problem.name,
     prefix: pick(result.prefix),

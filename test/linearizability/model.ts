@@ -11,6 +11,7 @@ import { factsOf } from "./facts.ts";
 import type { Model, Problem, Time } from "./operation.ts";
 import { Revisions, TakenRuns } from "./revisions.ts";
 import type { Place } from "./revisions.ts";
+import { Sightings } from "./sightings.ts";
 import { describeKey, describeOperation } from "./text.ts";
 import type { KeyCompare, KeyInput, KeyOutput, KeyStep, Seen, StepOutput, TxnOutput } from "./words.ts";
 
@@ -54,6 +55,7 @@ class GroupProblem implements Problem<GroupState> {
   readonly keys: readonly string[];
   private readonly operations: readonly OperationFacts[];
   private readonly revisions: Revisions;
+  private readonly sightings: Sightings;
   private readonly slotOf: ReadonlyMap<string, number>;
 
   constructor(facts: Facts, group: GroupFacts, taken: TakenRuns) {
@@ -62,6 +64,7 @@ class GroupProblem implements Problem<GroupState> {
     this.members = group.members;
     this.operations = facts.operations;
     this.revisions = new Revisions(facts, group, taken);
+    this.sightings = new Sightings(group.members.map((member) => facts.operations[member]!));
     this.slotOf = new Map(group.keys.map((key, slot) => [key, slot]));
     this.initial = { last: 0, keys: group.keys.map(() => undefined) };
   }
@@ -120,9 +123,21 @@ class GroupProblem implements Problem<GroupState> {
     const next: GroupState[] = [];
     for (const { shown, last } of this.placesFor(state, facts, misfits)) {
       const keys = [...state.keys];
-      if (this.run(keys, branch, { revision: shown, output, misfits })) next.push({ last, keys });
+      if (!this.run(keys, branch, { revision: shown, output, misfits })) continue;
+      if (facts.revision !== undefined || this.leavesRoom(state, { last, keys }, misfits))
+        next.push({ last, keys });
     }
     return next;
+  }
+
+  /** What was seen later allows that something was written here. */
+  private leavesRoom(before: GroupState, after: GroupState, misfits: Misfits): boolean {
+    return this.keys.every((key, slot) => {
+      const state = after.keys[slot];
+      if (state === before.keys[slot] || this.sightings.allows(key, after.last, state)) return true;
+      misfits?.push(`${key} was seen later as if nothing had happened here`);
+      return false;
+    });
   }
 
   private placesFor(
