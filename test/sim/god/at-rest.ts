@@ -17,7 +17,8 @@ import type { Keyspace, Row, StoreReader } from "../../../cell/src/store/index.t
 import type { WatchedMember } from "./god.ts";
 import type { CellTruth } from "./truth.ts";
 
-const ROWS_A_SCAN = 1024;
+/** More than any simulated history leaves. */
+const ROWS_MAX = 10_000_000;
 const COMPACTION_KEY_BYTES = 5;
 
 /** @returns why the cell is not at rest yet; undefined: it is */
@@ -90,8 +91,9 @@ function describeStates(members: readonly WatchedMember[], truth: CellTruth): st
     if (compacting !== undefined) return `${host} ${compacting}`;
   }
   shadow.compact();
+  const expected = rowsOf(shadow.store);
   for (const { host, core } of members) {
-    const difference = describeDifference(core.replica.parts.state.store, shadow.store);
+    const difference = describeOtherRows(core.replica.parts.state.store, expected);
     if (difference !== undefined) return `${host} ${difference}`;
   }
   return undefined;
@@ -117,48 +119,50 @@ function compactionDoneFor(store: StoreReader, namespaceId: number): number {
 
 /** The first row in which two stores differ; undefined: none. */
 export function describeDifference(store: StoreReader, expected: StoreReader): string | undefined {
-  for (const keyspace of KEYSPACES) {
-    const own = rowsOf(store, keyspace);
-    const other = rowsOf(expected, keyspace);
-    while (true) {
-      const one = own.next();
-      const two = other.next();
-      if (one.done === true && two.done === true) break;
-      const difference = describeRows(
-        one.done === true ? undefined : one.value,
-        two.done === true ? undefined : two.value,
-      );
-      if (difference !== undefined) return `has another row in ${keyspace}: ${difference}`;
+  return describeOtherRows(store, rowsOf(expected));
+}
+
+type Rows = ReadonlyMap<Keyspace, readonly Row[]>;
+
+function describeOtherRows(store: StoreReader, expected: Rows): string | undefined {
+  for (const [keyspace, others] of expected) {
+    const rows = rowsIn(store, keyspace);
+    const count = Math.max(rows.length, others.length);
+    for (let at = 0; at < count; at += 1) {
+      const row = rows[at];
+      const other = others[at];
+      if (
+        row !== undefined &&
+        other !== undefined &&
+        equal(row.key, other.key) &&
+        equal(row.value, other.value)
+      ) {
+        continue;
+      }
+      return `has another row in ${keyspace}: ${show(row)}, expected ${show(other)}`;
     }
   }
   return undefined;
 }
 
-function describeRows(own: Row | undefined, expected: Row | undefined): string | undefined {
-  if (own === undefined) return `none, expected ${show(expected)}`;
-  if (expected === undefined) return `${show(own)}, expected none`;
-  if (Buffer.compare(own.key, expected.key) === 0 && Buffer.compare(own.value, expected.value) === 0)
-    return undefined;
-  return `${show(own)}, expected ${show(expected)}`;
+function rowsOf(store: StoreReader): Rows {
+  return new Map(KEYSPACES.map((keyspace) => [keyspace, rowsIn(store, keyspace)]));
 }
 
-function* rowsOf(store: StoreReader, keyspace: Keyspace): Generator<Row, undefined> {
-  let from: Uint8Array = new Uint8Array(0);
-  while (true) {
-    const rows = store.scan(keyspace, { from, limit: ROWS_A_SCAN });
-    for (const row of rows) if (!isCompactionRow(keyspace, row.key)) yield row;
-    const last = rows.at(-1);
-    if (last === undefined || rows.length < ROWS_A_SCAN) return undefined;
-    from = Buffer.concat([last.key, Buffer.alloc(1)]);
-  }
+function rowsIn(store: StoreReader, keyspace: Keyspace): readonly Row[] {
+  const rows = store.scan(keyspace, { from: new Uint8Array(0), limit: ROWS_MAX });
+  return keyspace === "meta" ? rows.filter(({ key }) => !isCompactionRow(key)) : rows;
 }
 
-function isCompactionRow(keyspace: Keyspace, key: Uint8Array): boolean {
-  return (
-    keyspace === "meta" &&
-    key.length === COMPACTION_KEY_BYTES &&
-    key[COMPACTION_KEY_BYTES - 1] === META_COMPACTION
-  );
+function isCompactionRow(key: Uint8Array): boolean {
+  return key.length === COMPACTION_KEY_BYTES && key[COMPACTION_KEY_BYTES - 1] === META_COMPACTION;
+}
+
+/** Rows are short: a loop is faster than a call out of JavaScript. */
+function equal(one: Uint8Array, other: Uint8Array): boolean {
+  if (one.length !== other.length) return false;
+  for (let at = 0; at < one.length; at += 1) if (one[at] !== other[at]) return false;
+  return true;
 }
 
 function show(row: Row | undefined): string {

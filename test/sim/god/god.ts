@@ -30,7 +30,7 @@ import { CellTruth } from "./truth.ts";
 export interface GodOptions {
   readonly reporter: Reporter;
   readonly scheduler: Pick<Scheduler, "nowUs">;
-  /** For how many changes of keys the machine's dumb twin runs beside. Default 100; 0: not at all. */
+  /** For how many changes of keys the machine's dumb twin runs beside. Default 60; 0: not at all. */
   readonly twinChangesMax?: number;
   /** Default: what production runs with. Give what the members of this world are configured with. */
   readonly bounds?: Partial<MemberBounds>;

@@ -17,7 +17,7 @@ import { Twin } from "./twin.ts";
 const NAMESPACE_ID = 1;
 const FIRST_REVISION = 1;
 /** Some milliseconds of work in each history. */
-const TWIN_CHANGES_MAX = 100;
+const TWIN_CHANGES_MAX = 60;
 
 /** What is remembered of one entry. */
 export interface TrueEntry {
