@@ -59,10 +59,11 @@ async function contend(connection: Connection, session: Session): Promise<void> 
     assertHeld: (marginMs) => lock.assertHeld(marginMs),
   };
   locks.acquired(hold, before);
+  // From then on it says itself that it does not hold the lock.
+  lock.held.addEventListener("abort", () => locks.released(hold), { once: true });
   reporter.count("locks acquired");
   connection.noteRevision(lock.token);
   await useLock(connection, lock);
-  locks.released(hold);
   const released = await settle(lock.release());
   if (!released.ok) judgeRejection(released.error, `release ${name} by ${host}`, reporter);
 }

@@ -37,15 +37,15 @@ export function drawWorkloadPlan(dice: Dice, pace: number = 1): WorkloadPlan {
   const ttlMsMin = dice.pick([2_000, 2_000, 3_000, 5_000]);
   return {
     actors: {
-      registers: dice.between(2, 4),
+      registers: dice.between(2, 3),
       sequences: dice.between(0, 1),
       leases: dice.between(1, 2),
-      locks: dice.between(2, 4),
+      locks: dice.between(2, 3),
       watches: dice.between(1, 2),
       streams: dice.between(1, 2),
       compactor: dice.chance(0.6) ? 1 : 0,
     },
-    operationsPerSecond: dice.pick([2, 4, 4, 8]) * pace,
+    operationsPerSecond: dice.pick([1, 2, 2, 4]) * pace,
     deadlineMs: dice.pick([1_000, 2_000, 5_000, 10_000]),
     registerKeys: dice.between(3, 5),
     lockNames: dice.between(1, 2),
