@@ -32,11 +32,14 @@ export interface RunOptions {
   /** Default: drawn from the seed. */
   readonly plan?: Plan;
   readonly onTrace?: (line: string) => void;
+  /** For whoever wants to look inside, at any time while it runs and after. */
+  readonly onWorld?: (world: World) => void;
 }
 
 export async function runSeed(options: RunOptions): Promise<Outcome> {
   const plan = options.plan ?? drawPlan(options.seed);
   const world = new World({ plan, ...(options.onTrace === undefined ? {} : { onTrace: options.onTrace }) });
+  options.onWorld?.(world);
   const stopListening = listen(world);
   try {
     await live(world);

@@ -14,11 +14,14 @@ export const KEEP_ALL: () => number = () => 1 - Number.EPSILON;
  */
 export class HostStores {
   readonly #stores = new Map<string, MemoryStore>();
+  /** Of the process that has them open. */
+  #sync: () => Promise<void> = () => Promise.resolve();
 
   /**
    * @param sync what a barrier waits for
    */
   async open(directory: string, disk: Disk, sync: () => Promise<void>): Promise<Generations> {
+    this.#sync = sync;
     const openStore = async (path: string): Promise<MemoryStore> => {
       const standIn = `${path}/${STAND_IN}`;
       const isThere = (await disk.read(standIn)) !== undefined;
@@ -30,7 +33,7 @@ export class HostStores {
       }
       await disk.createZeroed(standIn, STAND_IN_BYTES);
       await disk.syncDirectory(path);
-      const store = openMemoryStore({ sync });
+      const store = openMemoryStore({ sync: () => this.#sync() });
       this.#stores.set(path, store);
       return store;
     };
