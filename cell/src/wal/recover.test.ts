@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Entry } from "../raft/types.ts";
 import { WalError } from "./error.ts";
-import { endOfData, segmentName } from "./format.ts";
+import { BatchEncoder } from "./batch-encoder.ts";
+import { endOfData, headBytes, seedAt, segmentName, segmentSeeds } from "./format.ts";
 import { openWal } from "./open.ts";
 import { readSegment } from "./segment-reader.ts";
 import {
@@ -259,6 +260,22 @@ describe("recovery of the log", () => {
     await wal.close();
     const { recovery } = await openOn(disk.mount());
     assert.deepEqual(shape(recovery.entries), ["1/1", "2/2", "3/3", "4/4"]);
+  });
+
+  it("W6: a log that starts right behind the entry before its first segment starts in that entry's term", async () => {
+    for (const [term, expected] of [
+      [3, "opened"],
+      [4, "gap"],
+    ] as const) {
+      const encoder = new BatchEncoder();
+      encoder.begin(headBytes(IDENTITY));
+      encoder.head({ identity: IDENTITY, segment: 1, last: at(9, 3), logStart: at(9, term) });
+      const batch = encoder.finish({ offset: 0, seed: seedAt(segmentSeeds(1, IDENTITY), 0), chain: 0 });
+      const disk = await written(1);
+      disk.unlink(pathOf(2));
+      disk.poke(pathOf(1), Buffer.concat([...batch.buffers, Buffer.alloc(512)]));
+      assert.equal(await refusal(disk), expected);
+    }
   });
 
   it("left-overs of an interrupted preparation are removed", async () => {

@@ -54,7 +54,7 @@ export class Replay {
       throw this.#error("missing", `Entries ${logStart.index + 1} to ${this.#base - 1} are in no segment`);
     }
     const released = logStart.index - this.#base + 1;
-    const atStart = this.#entries[released - 1];
+    const atStart = released === 0 ? this.#before : this.#entries[released - 1];
     if (atStart !== undefined && atStart.term !== logStart.term) {
       throw this.#error(
         "gap",
