@@ -36,8 +36,8 @@ export function coreOf<Input, Output, State>(
   // What the other parts show is rarely needed.
   if (!trials.bad(byReturn)) trials.widen();
   let firm = shortestPrefix(byReturn, (some) => trials.bad(some));
-  for (let size = Math.ceil(firm.length / 2); size >= 1 && trials.left; size = nextSize(size)) {
-    for (let from = firm.length - size; from > -size && trials.left; from -= size) {
+  for (let size = Math.ceil(firm.length / 2); size >= 1 && trials.mayGoOn(); size = nextSize(size)) {
+    for (let from = firm.length - size; from > -size && trials.mayGoOn(); from -= size) {
       const rest = firm.filter((_, at) => at < from || at >= from + size);
       if (trials.bad(rest)) firm = rest;
     }
@@ -67,7 +67,7 @@ class Trials<Input, Output, State> {
     this.members = new Set(members);
   }
 
-  get left(): boolean {
+  mayGoOn(): boolean {
     return this.trials < TRIALS_MAX && this.steps < CORE_STEPS_MAX;
   }
 

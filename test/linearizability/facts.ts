@@ -9,13 +9,14 @@
  * - A write that was invoked after an answer with revision r has a larger one, whatever the keys.
  */
 import type { Operation, Time } from "./operation.ts";
-import type { KeyInput, KeyOutput, KeyStep } from "./words.ts";
-import { keysOf, newestRevisionIn, seenIn, valuesOf, wrote } from "./words.ts";
+import type { KeyInput, KeyOutput, KeyStep, Seen } from "./words.ts";
+import { keysOf, newestRevision, seenIn, valuesOf, wrote } from "./words.ts";
 
 export type KeyOperation = Operation<KeyInput, KeyOutput>;
 
 /** Stands for a value that nobody ever asked for or saw; no workload writes a NUL. */
 const UNREAD = "\0unread";
+const NOTHING: readonly Seen[] = [];
 
 export interface OperationFacts {
   readonly operation: KeyOperation;
@@ -32,6 +33,8 @@ export interface OperationFacts {
   after: number;
   /** With values that nobody saw made alike. */
   input: KeyInput;
+  /** What its answer showed of keys. */
+  readonly seen: readonly Seen[];
 }
 
 export interface GroupFacts {
@@ -53,7 +56,10 @@ export interface Facts {
 
 export function factsOf(history: readonly KeyOperation[]): Facts {
   const { groupOf, groups } = keyGroups(history);
-  const after = newestBefore(history);
+  const seen = history.map(({ input, outcome }) =>
+    outcome.kind === "ok" ? seenIn(input, outcome.output) : NOTHING,
+  );
+  const after = newestBefore(history, seen);
   const operations = history.map((operation, index): OperationFacts => {
     const { outcome, input } = operation;
     const group = groupOf.get(keysOf(input)[0] ?? "") ?? -1;
@@ -67,6 +73,7 @@ export function factsOf(history: readonly KeyOperation[]): Facts {
       pure: false,
       after: after[index]!,
       input,
+      seen: seen[index]!,
     };
     if (outcome.kind === "unknown") return unknown;
     const { output, returnedAt: deadline } = outcome;
@@ -148,12 +155,15 @@ function keyGroups(history: readonly KeyOperation[]): {
 }
 
 /** For each operation the newest revision that any answer had shown when it was invoked. */
-function newestBefore(history: readonly KeyOperation[]): readonly number[] {
-  const answers = history.flatMap(({ input, outcome }) =>
-    outcome.kind === "ok"
-      ? [{ at: outcome.returnedAt, revision: newestRevisionIn(input, outcome.output) }]
-      : [],
-  );
+function newestBefore(
+  history: readonly KeyOperation[],
+  seen: readonly (readonly Seen[])[],
+): readonly number[] {
+  const answers = history.flatMap(({ outcome }, index) => {
+    if (outcome.kind === "unknown") return [];
+    const { output, returnedAt: at } = outcome;
+    return [{ at, revision: newestRevision(output, seen[index]!) }];
+  });
   answers.sort((a, b) => a.at - b.at);
   const order = [...history.keys()].sort((a, b) => history[a]!.invokedAt - history[b]!.invokedAt);
   const newest = new Array<number>(history.length).fill(0);
@@ -180,9 +190,9 @@ function writers(operations: readonly OperationFacts[]): ReadonlyMap<string, Ope
 function learnFromValues(operations: readonly OperationFacts[]): void {
   const writerOf = writers(operations);
   for (const observer of operations) {
-    const { outcome, input } = observer.operation;
+    const { outcome } = observer.operation;
     if (outcome.kind !== "ok") continue;
-    for (const { value, modRevision } of seenIn(input, outcome.output)) {
+    for (const { value, modRevision } of observer.seen) {
       const writer = writerOf.get(value);
       if (writer === undefined || writer === observer) continue;
       if (writer.operation.outcome.kind === "unknown") {
@@ -197,8 +207,8 @@ function learnFromValues(operations: readonly OperationFacts[]): void {
 /** Makes writes alike whose values play no part, so that it does not matter which of them is used. */
 function levelUnread(operations: readonly OperationFacts[]): void {
   const mentioned = new Set<string>();
-  for (const { operation } of operations) {
-    const { input, outcome } = operation;
+  for (const { operation, seen } of operations) {
+    const { input } = operation;
     if (input.kind === "txn") {
       for (const { target, operator, operand } of input.compares) {
         // What is compared by order may depend on any value.
@@ -206,7 +216,7 @@ function levelUnread(operations: readonly OperationFacts[]): void {
         if (target === "value") mentioned.add(String(operand));
       }
     }
-    if (outcome.kind === "ok") for (const { value } of seenIn(input, outcome.output)) mentioned.add(value);
+    for (const { value } of seen) mentioned.add(value);
   }
   const level = (step: KeyStep): KeyStep =>
     step.kind === "put" && !mentioned.has(step.value) ? { ...step, value: UNREAD } : step;
@@ -226,10 +236,10 @@ function orphansOf(members: readonly OperationFacts[]): ReadonlySet<number> {
   const add = (revision: number | undefined): void => {
     if (revision !== undefined && revision > 0 && !known.has(revision)) orphans.add(revision);
   };
-  for (const { operation } of members) {
-    const { input, outcome } = operation;
+  for (const { operation, seen } of members) {
+    const { outcome } = operation;
     if (outcome.kind !== "ok") continue;
-    for (const { createRevision, modRevision } of seenIn(input, outcome.output)) {
+    for (const { createRevision, modRevision } of seen) {
       add(createRevision);
       add(modRevision);
     }

@@ -4,7 +4,7 @@
  */
 import type { KeyOperation } from "./facts.ts";
 import { describeOperation } from "./text.ts";
-import { newestRevisionIn, wrote } from "./words.ts";
+import { newestRevision, seenIn, wrote } from "./words.ts";
 
 export interface RevisionOrderViolation {
   readonly first: KeyOperation;
@@ -18,7 +18,7 @@ export function checkRevisionOrder(history: readonly KeyOperation[]): RevisionOr
     const { input, outcome } = operation;
     if (outcome.kind !== "ok") return [];
     const { output, returnedAt } = outcome;
-    const shows = newestRevisionIn(input, output);
+    const shows = newestRevision(output, seenIn(input, output));
     return [{ operation, returnedAt, shows, revision: output.revision, writes: wrote(output) }];
   });
   const writers = new Map<number, KeyOperation>();

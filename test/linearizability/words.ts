@@ -143,6 +143,8 @@ export function seenIn(input: KeyInput, output: KeyOutput): readonly Seen[] {
 }
 
 /** The newest revision that an answer gives away; 0: none. */
-export function newestRevisionIn(input: KeyInput, output: KeyOutput): number {
-  return Math.max(output.revision ?? 0, ...seenIn(input, output).map((seen) => seen.modRevision ?? 0));
+export function newestRevision(output: KeyOutput, seen: readonly Seen[]): number {
+  let newest = output.revision ?? 0;
+  for (const { modRevision = 0 } of seen) newest = Math.max(newest, modRevision);
+  return newest;
 }

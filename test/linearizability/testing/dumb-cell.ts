@@ -13,7 +13,7 @@ export interface Done {
 /** @param revision what the operation gets if it changes something */
 export function perform(keys: CellKeys, input: KeyInput, revision: number): Done {
   const next = new Map(keys);
-  let changed = false;
+  const written: string[] = [];
   const one = (step: KeyStep): StepOutput => {
     const before = next.get(step.key) ?? null;
     if (step.kind === "get") return { kind: "get", found: before };
@@ -21,16 +21,17 @@ export function perform(keys: CellKeys, input: KeyInput, revision: number): Done
       const createRevision = before === null ? revision : before.createRevision;
       const version = before === null ? 1 : before.version + 1;
       next.set(step.key, { value: step.value, modRevision: revision, createRevision, version });
-      changed = true;
+      written.push(step.key);
       return { kind: "put", revision, createRevision, version, previous: before };
     }
     if (before === null) return { kind: "delete", deleted: 0, previous: null };
     next.delete(step.key);
-    changed = true;
+    written.push(step.key);
     return { kind: "delete", deleted: 1, previous: before };
   };
   if (input.kind !== "txn") {
     const output = one(input);
+    const changed = written.length > 0;
     return { keys: next, changed, output: changed ? { ...output, revision } : output };
   }
   const failures: { index: number; actual: Seen | null }[] = [];
@@ -40,6 +41,7 @@ export function perform(keys: CellKeys, input: KeyInput, revision: number): Done
   }
   const succeeded = failures.length === 0;
   const responses = (succeeded ? input.success : input.failure).map(one);
+  const changed = written.length > 0;
   const output: KeyOutput = { kind: "txn", succeeded, responses, failures };
   return { keys: next, changed, output: changed ? { ...output, revision } : output };
 }
