@@ -197,8 +197,9 @@ export interface ActorContext {
   /**
    * Connects a new client process. Rejects like `connect`. Its process may be paused or killed by the nemesis at any
    * time: promises of a killed process never settle, and the actor is started anew by the world.
+   * @param options `pinned`: it reaches one member only, drawn by the world, whoever leads
    */
-  connect(): Promise<SimClient>;
+  connect(options?: { readonly pinned?: boolean }): Promise<SimClient>;
   /** By the actor's process clock. */
   sleep(ms: number): Promise<void>;
   /** Becomes true when the world wants actors to come to an end: no new operations then, wait for what is under way. */

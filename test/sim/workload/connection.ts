@@ -8,6 +8,8 @@ import type { Tools } from "./tools.ts";
 const CONNECT_PAUSE_MS = 500;
 /** After so many failed calls in a row an actor takes a new process. */
 const FAILURES_MAX = 8;
+/** One that can reach a single member only does not last long: that member may be gone for good. */
+const PINNED_MS_MEAN = 8_000;
 
 export type FailedOutcome = Exclude<OperationOutcome, "applied">;
 
@@ -28,16 +30,22 @@ export class Connection {
   readonly sim: SimClient;
   readonly context: ActorContext;
   readonly tools: Tools;
+  /** It reaches one member only, and may never reach that again. */
+  readonly pinned: boolean;
+  /** By the clock of its process; Infinity: as long as it works. */
+  readonly #endMs: number;
   /** The highest revision in a linearizable answer so far (I12). */
   #floor = 0;
   #failures = 0;
   #closed = false;
 
-  constructor(sim: SimClient, context: ActorContext, tools: Tools) {
+  constructor(sim: SimClient, { context, tools, pinned }: Pick<Connection, "context" | "tools" | "pinned">) {
     this.id = tools.nextConnection();
     this.sim = sim;
     this.context = context;
     this.tools = tools;
+    this.pinned = pinned;
+    this.#endMs = pinned ? sim.process.monotonicMs() + context.dice.exponential(PINNED_MS_MEAN) : Infinity;
   }
 
   get client(): Client {
@@ -57,8 +65,13 @@ export class Connection {
     return this.#failures >= FAILURES_MAX;
   }
 
+  /** It has served its time, or serves no more. */
+  get spent(): boolean {
+    return this.hopeless || this.#closed || this.sim.process.monotonicMs() >= this.#endMs;
+  }
+
   get over(): boolean {
-    return this.context.stopping || this.hopeless || this.#closed;
+    return this.context.stopping || this.spent;
   }
 
   /** A linearizable answer has shown this revision. */
@@ -112,13 +125,14 @@ export async function withConnections(
   use: (connection: Connection) => Promise<void>,
 ): Promise<void> {
   while (!context.stopping) {
-    const settled = await settle(context.connect());
+    const pinned = context.dice.chance(tools.plan.pinnedChance);
+    const settled = await settle(context.connect({ pinned }));
     if (!settled.ok) {
       judgeRejection(settled.error, `connect of ${context.name}`, tools.reporter);
       await context.sleep(CONNECT_PAUSE_MS);
       continue;
     }
-    const connection = new Connection(settled.value, context, tools);
+    const connection = new Connection(settled.value, { context, tools, pinned });
     await use(connection);
     connection.close();
   }

@@ -26,6 +26,8 @@ export interface WorkloadPlan {
   /** Leases get a TTL within these bounds. */
   readonly ttlMsMin: number;
   readonly ttlMsMax: number;
+  /** How often a client talks to one member only, for a while, whoever leads: reads, watches and forwarding there. */
+  readonly pinnedChance: number;
   /** How much of a history a compaction leaves, in revisions. */
   readonly retainedRevisions: number;
   /** Mean seconds between two compactions. */
@@ -51,6 +53,7 @@ export function drawWorkloadPlan(dice: Dice, pace: number = 1): WorkloadPlan {
     lockNames: dice.between(1, 2),
     ttlMsMin,
     ttlMsMax: ttlMsMin * dice.pick([1, 2, 4]),
+    pinnedChance: dice.pick([0, 0.2, 0.5]),
     retainedRevisions: dice.pick([0, 5, 50, 200]),
     compactionSeconds: dice.pick([2, 5, 15]),
   };

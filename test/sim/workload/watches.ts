@@ -128,12 +128,14 @@ class WatchRound {
 
   /** Ends the watch when the world stops and everything has arrived, or when the connection is given up. */
   async #look(): Promise<void> {
-    const { context } = this.#connection;
+    const connection = this.#connection;
+    const { context } = connection;
     for (let looks = 0; !this.#over;) {
       await context.sleep(LOOK_MS);
-      if (!context.stopping) continue;
+      if (!connection.over) continue;
       looks += 1;
-      if (looks < CATCH_UP_LOOKS_MAX && !hasCaughtUp(this.#connection, this.#checker)) continue;
+      const wait = context.stopping && looks < CATCH_UP_LOOKS_MAX;
+      if (wait && !hasCaughtUp(connection, this.#checker)) continue;
       this.#watch.cancel();
       this.#cancelled.resolve(undefined);
       this.#over = true;

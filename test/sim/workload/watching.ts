@@ -71,13 +71,13 @@ export function stopFollowing(connection: Connection, checker: WatchChecker): vo
 
 /**
  * For a watch whose actor is to come to an end: everything that is committed has to arrive first, and does so within
- * a bound once the cell is well.
+ * a bound once the cell is well; unless it can reach one member only, which may be gone for good.
  * @returns whether the watch has delivered all of it
  */
 export function hasCaughtUp(connection: Connection, checker: WatchChecker | undefined): boolean {
   const { tools, nowUs } = connection;
   const { healedAtUs } = tools.health;
-  if (checker === undefined || checker.behind(1) === 0) return true;
+  if (connection.pinned || checker === undefined || checker.behind(1) === 0) return true;
   if (healedAtUs !== undefined && nowUs > healedAtUs + CATCH_UP_US_MAX) checker.expectCaughtUp();
   return false;
 }

@@ -14,6 +14,7 @@ const BUSY: WorkloadPlan = {
   lockNames: 1,
   ttlMsMin: 2_000,
   ttlMsMax: 3_000,
+  pinnedChance: 0.2,
   retainedRevisions: 5,
   compactionSeconds: 3,
 };
