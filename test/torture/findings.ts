@@ -19,7 +19,12 @@ export class Findings {
   }
 
   get elapsedMs(): number {
-    return performance.now() - this.#started;
+    return this.elapsedAt(performance.now());
+  }
+
+  /** The time of the torture at a reading of the monotonic clock. */
+  elapsedAt(monotonicMs: number): number {
+    return monotonicMs - this.#started;
   }
 
   /** Told at once, with the time. */

@@ -24,6 +24,9 @@ certain, to fail again; what it leaves behind is meant to be enough to understan
 Faults (all by default; weight within their lane):
 ${FAULTS.map(({ kind, weight, about }) => `  ${kind.padEnd(14)} ${String(weight).padStart(2)}  ${about}`).join("\n")}
 
+--lying-disks lets every disk report writes as durable before they are. With power cuts such a torture must fail: that
+shows that they bite.
+
 A quick look: npm run torture -- --minutes 0.5 --faults kill,power-cut-all`;
 
 const { values: flags } = parseArgs({
@@ -32,6 +35,7 @@ const { values: flags } = parseArgs({
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     faults: { type: "string", default: KINDS.join(",") },
     without: { type: "string", default: "" },
+    "lying-disks": { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
 });
@@ -84,6 +88,7 @@ const verdict = await torture({
   forMs: minutes * 60_000,
   kinds,
   mounting,
+  lyingDisks: flags["lying-disks"],
   print: (line) => console.log(line),
   interrupt: interrupt.signal,
 });

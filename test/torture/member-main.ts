@@ -2,6 +2,7 @@
 // only, with its options as JSON and an IPC channel; it ends itself when that channel closes.
 import { pino } from "pino";
 import { randomBytes } from "node:crypto";
+import { flushCompileCache } from "node:module";
 import { ADMISSION_DEFAULTS } from "../../cell/src/admission/admission.ts";
 import { startMember } from "../../cell/src/member/member.ts";
 import type { RunningMember } from "../../cell/src/member/member.ts";
@@ -23,10 +24,12 @@ export type TorturedOptions = Pick<MemberOptions, "directory" | "name" | "origin
   Partial<MemberOptions> & {
     /** The file of the disk's memory of what is not synced. */
     readonly journal: string;
+    /** The disk lies about fsyncs: what must be found out. */
+    readonly lyingDisk: boolean;
   };
 
 const [, , json = ""] = process.argv;
-const { journal, ...chosen } = JSON.parse(json) as TorturedOptions;
+const { journal, lyingDisk, ...chosen } = JSON.parse(json) as TorturedOptions;
 const options: MemberOptions = {
   version: "torture",
   ...MEMBER_DEFAULTS,
@@ -37,6 +40,7 @@ const options: MemberOptions = {
 const logger = pino({ level: "info", base: { member: options.name, pid: process.pid } });
 const clock = new MemberClock();
 const faults = new Faults(() => tell({ kind: "sync-failed" }));
+faults.lying = lyingDisk;
 const stores = new FaultyStores(faults);
 let closing = false;
 let running: RunningMember | undefined;
@@ -65,6 +69,8 @@ process.on("SIGINT", () => undefined);
 const { identity } = (running = await start());
 logger.info({ memberId: identity.memberId }, "serving");
 tell({ kind: "serving", memberId: identity.memberId });
+// Members are started often and rarely end in peace: what was compiled must not be compiled again.
+flushCompileCache();
 
 async function start(): Promise<RunningMember> {
   const platform = createNodePlatform();

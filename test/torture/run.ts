@@ -31,6 +31,8 @@ export interface TortureOptions {
   /** Kinds of faults that may happen. */
   readonly kinds: ReadonlySet<string>;
   readonly mounting: Mounting;
+  /** Disks lie about what is durable: a torture with power cuts must fail then, which shows that they bite. */
+  readonly lyingDisks?: boolean;
   readonly print: (line: string) => void;
   /** Fires when the torture is to end at once, without a verdict. */
   readonly interrupt: AbortSignal;
@@ -114,10 +116,21 @@ class Torture {
     this.#dice = new Dice(`torture ${String(options.seed)}`);
   }
 
+  /** Until the verdict. What can be judged without a cell is judged also when the cell does not get that far. */
   async run(): Promise<void> {
+    try {
+      await this.#run();
+    } catch (error) {
+      if (!this.#closing) this.#checkRegisters();
+      throw error;
+    }
+  }
+
+  async #run(): Promise<void> {
     const cell = await TorturedCell.start({
       scratch: this.#scratch,
       mounting: this.#options.mounting,
+      lyingDisks: this.#options.lyingDisks ?? false,
       onDeath: (member, { code, signal }) => this.#onDeath(member, String(code ?? signal)),
     });
     this.#cell = cell;
@@ -170,12 +183,13 @@ class Torture {
     const others = [...counts].filter(
       ([what]) => !what.startsWith("fault: ") && !what.startsWith("verdict: "),
     );
-    const health = this.#cell?.health;
+    const { longestGapMs = 0, longestGapEndedAt = 0 } = this.#cell?.health ?? {};
+    const gap = `${(longestGapMs / 1000).toFixed(1)} s, until ${(this.#findings.elapsedAt(longestGapEndedAt) / 1000).toFixed(1)} s`;
     return [
       `faults: ${group("fault: ")}`,
       `writes acknowledged ${String(this.#ledger.acknowledgedCount)}, not applied ${String(this.#ledger.refusedCount)}, unknown ${String(this.#ledger.unknownCount)}; values read and compared ${String(this.#ledger.seenCount)}`,
       ...others.map(([what, count]) => `${what}: ${String(count)}`),
-      `longest time without a write while a majority was well: ${((health?.longestGapMs ?? 0) / 1000).toFixed(1)} s`,
+      `longest time without a write while a majority was well: ${gap}`,
       `guarded register: ${String(this.#guard?.accepted ?? 0)} writes accepted, ${String(this.#guard?.staleRefused ?? 0)} stale ones refused; its twin without a guard let ${String(this.#guard?.staleWithoutGuard ?? 0)} stale ones through`,
       ...[...counts].filter(([what]) => what.startsWith("verdict: ")).map(([what]) => `✓ ${what.slice(9)}`),
       ...[...violations].map(([law, count]) => `✗ ${law}: ${String(count)} violations`),

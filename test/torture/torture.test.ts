@@ -10,10 +10,11 @@ import { torture } from "./run.ts";
 const SEED = Number(process.env["LOCKSTEP_SEED"] ?? 4);
 const SECONDS = process.env["LOCKSTEP_TEST_DEPTH"] === "nightly" ? 120 : 20;
 
+const folders = mkdtempSync(join(tmpdir(), "lockstep-torture-probe-"));
+const mounting = tryMounting(folders);
+rmSync(folders, { recursive: true, force: true });
+
 it(`a cell tortured for ${String(SECONDS)} s keeps its promises`, { timeout: 500_000 }, async (t) => {
-  const probe = mkdtempSync(join(tmpdir(), "lockstep-torture-probe-"));
-  const mounting = tryMounting(probe);
-  rmSync(probe, { recursive: true, force: true });
   if (mounting.kind === "folder") {
     t.diagnostic(
       `skipped: a volume that is full to the last byte (${mounting.reason}); the disk only says that it is full`,
@@ -36,3 +37,26 @@ it(`a cell tortured for ${String(SECONDS)} s keeps its promises`, { timeout: 500
   assert.ok((verdict.counts.get("register operations") ?? 0) > 0, `nobody wrote\n${story}`);
   for (const line of verdict.lines) t.diagnostic(line);
 });
+
+it(
+  "disks that lie about what is durable are found out by power cuts: the torture bites",
+  { timeout: 500_000 },
+  async (t) => {
+    const told: string[] = [];
+    const verdict = await torture({
+      seed: SEED,
+      forMs: 15_000,
+      kinds: new Set(["power-cut-all"]),
+      mounting,
+      lyingDisks: true,
+      print: (line) => told.push(line),
+      interrupt: t.signal,
+    });
+    if (verdict.folder !== undefined) rmSync(verdict.folder, { recursive: true, force: true });
+    assert.ok(!verdict.passed, `a lie was not noticed\n${[...told, ...verdict.lines].join("\n")}`);
+    assert.match(
+      told.join("\n"),
+      /members come back|acknowledged writes are there|linearizability|revision-order/,
+    );
+  },
+);

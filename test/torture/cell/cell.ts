@@ -14,6 +14,8 @@ export type NetworkRule = (from: string, to: string) => LinkRule | undefined;
 export interface TorturedCellOptions {
   readonly scratch: string;
   readonly mounting: Mounting;
+  /** Every member's disk says that writes are durable before they are. */
+  readonly lyingDisks: boolean;
   readonly onDeath: (member: TorturedMember, exit: Exit) => void;
 }
 
@@ -175,9 +177,9 @@ export class TorturedCell {
   async #create(): Promise<TorturedMember> {
     this.#count += 1;
     const name = `m${String(this.#count)}`;
-    const { scratch, mounting, onDeath } = this.#options;
+    const { scratch, mounting, lyingDisks: lyingDisk, onDeath } = this.#options;
     const volume = Volume.create(join(scratch, name), mounting);
-    const member = await TorturedMember.create({ name, volume, scratch, onDeath });
+    const member = await TorturedMember.create({ name, volume, scratch, lyingDisk, onDeath });
     this.#members.push(member);
     this.#applyRules();
     return member;

@@ -9,8 +9,8 @@ export class Health {
   #healthySince: number | undefined;
   #lastAck = performance.now();
   longestGapMs = 0;
-  /** When the longest gap ended, as text for people, and how long ago the torture had begun then. */
-  longestGapEndedAt = 0;
+  /** When the longest gap ended, by the monotonic clock. */
+  longestGapEndedAt: number = performance.now();
 
   setVoters(names: readonly string[]): void {
     this.#voters = names;

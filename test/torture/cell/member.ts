@@ -21,6 +21,7 @@ const LOG_KEEP_BYTES = 256 * 1024;
 const SEGMENT_BYTES = MIB;
 export const RESERVE_BYTES: number = 48 * MIB;
 const READY_MS_MAX = 60_000;
+const LOG_LINE_CHARACTERS_MAX = 400;
 
 /** How a process ended. */
 export interface Exit {
@@ -33,6 +34,7 @@ export interface MemberSite {
   readonly volume: Volume;
   /** Where its log and what else concerns it is kept, outside of its volume. */
   readonly scratch: string;
+  readonly lyingDisk: boolean;
   /** The process ended and no fault said that it would. */
   readonly onDeath: (member: TorturedMember, exit: Exit) => void;
 }
@@ -116,6 +118,7 @@ export class TorturedMember {
       listen,
       advertise: { ...listen, peer: this.#address(5) },
       journal: this.#journal,
+      lyingDisk: this.#site.lyingDisk,
       logKeepBytes: LOG_KEEP_BYTES,
       segmentBytes: SEGMENT_BYTES,
       reserveBytes: this.volume.mounted ? RESERVE_BYTES : 1,
@@ -123,6 +126,7 @@ export class TorturedMember {
     const log = openSync(this.logPath, "a");
     const child = spawn(process.execPath, [MAIN, JSON.stringify(options)], {
       stdio: ["ignore", log, log, "ipc"],
+      env: { ...process.env, NODE_COMPILE_CACHE: join(this.#site.scratch, "compiled") },
     });
     closeSync(log);
     this.#serving = false;
@@ -188,7 +192,7 @@ export class TorturedMember {
       },
       timeoutMs,
     );
-    if (ended) throw new Error(`${this.name} ended: ${this.logTail()}`);
+    if (ended) throw new Error(`${this.name} ended:\n${this.logTail()}`);
   }
 
   /** Calls back for reports until the returned function is called. */
@@ -261,8 +265,14 @@ export class TorturedMember {
     cpSync(this.volume.directory, join(this.#site.scratch, `${this.name}.data`), { recursive: true });
   }
 
-  logTail(lines = 12): string {
-    return readFileSync(this.logPath, "utf8").trimEnd().split("\n").slice(-lines).join("\n");
+  /** The last things it said that were not just news. */
+  logTail(lines = 6): string {
+    return readFileSync(this.logPath, "utf8")
+      .split("\n")
+      .filter((line) => !line.startsWith('{"level":30,') && line !== "")
+      .slice(-lines)
+      .map(toSentence)
+      .join("\n");
   }
 
   /** 0: client, 1: http, 2: peer, 3: admin, 4: ops, 5: the proxy before 2. */
@@ -284,4 +294,17 @@ function isStopped(pid: number): boolean {
   if (process.platform !== "linux") return true;
   const stat = readFileSync(`/proc/${String(pid)}/stat`, "utf8");
   return stat.slice(stat.lastIndexOf(")") + 2).startsWith("T");
+}
+
+/** A line of a member's log, short enough to be read. */
+function toSentence(line: string): string {
+  try {
+    const { msg, err, ...rest } = JSON.parse(line) as {
+      readonly msg: string;
+      readonly err?: { readonly message: string };
+    };
+    return `    ${msg}: ${err?.message ?? JSON.stringify(rest)}`.slice(0, LOG_LINE_CHARACTERS_MAX);
+  } catch {
+    return `    ${line.slice(0, LOG_LINE_CHARACTERS_MAX)}`;
+  }
 }

@@ -2,6 +2,8 @@
 export class Faults {
   /** The volume says that it is full. */
   full = false;
+  /** Writes are reported as durable long before they are: the fault that no member can survive, for the proof. */
+  lying = false;
   #slow: { readonly minMs: number; readonly maxMs: number } = { minMs: 0, maxMs: 0 };
   #failing: "log" | "store" | undefined;
   readonly #onFailed: () => void;

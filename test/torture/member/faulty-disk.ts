@@ -5,6 +5,9 @@ import type { Faults } from "./faults.ts";
 import { SECTOR_BYTES } from "./sync-journal.ts";
 import type { SyncJournal } from "./sync-journal.ts";
 
+/** So much later than it says, a lying disk makes a write durable. */
+const LIE_MS = 3_000;
+
 export interface FaultyDiskOptions {
   readonly disk: Disk;
   readonly journal: SyncJournal;
@@ -141,6 +144,10 @@ class FaultyFile implements DiskFile {
     const read = readSync(this.#descriptor, old, 0, old.length, first * SECTOR_BYTES);
     const id = this.#journal.willWrite(this.#inode, first, old.subarray(0, read));
     await this.#inner.writeDurably(buffers, position);
+    if (this.#faults.lying) {
+      setTimeout(() => this.#journal.isDurable(id), LIE_MS);
+      return;
+    }
     await this.#faults.delay();
     this.#faults.failIfAsked("log");
     this.#journal.isDurable(id);

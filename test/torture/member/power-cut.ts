@@ -20,6 +20,9 @@ export function trashOf(directory: string): string {
   return `${directory}.unsynced`;
 }
 
+/** As of the simulated disk (cell/src/wal/testing). */
+export type CrashMode = "lose" | "keep" | "tear";
+
 export interface PowerCut {
   readonly sectorsLost: number;
   readonly sectorsKept: number;
@@ -30,9 +33,13 @@ export interface PowerCut {
  * Takes back from a dead member's folder (the store excepted) what it had not been promised to keep: all of it, none of
  * it, or each sector and each change of a directory by the toss of a coin, so in any order.
  */
-export function cutPower(directory: string, journal: string, dice: Dice): PowerCut {
+export function cutPower(
+  directory: string,
+  journal: string,
+  dice: Dice,
+  mode: CrashMode = dice.pick<CrashMode>(["lose", "lose", "tear", "tear", "keep"]),
+): PowerCut {
   const { state } = new SyncJournal(journal);
-  const mode = dice.pick(["lose", "lose", "tear", "tear", "keep"]);
   const survives = (): boolean => (mode === "tear" ? dice.chance(0.5) : mode === "keep");
   const changesLost = undoChanges(state, directory, survives);
   const { lost, kept } = undoSectors(state, directory, survives);

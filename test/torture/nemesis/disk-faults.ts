@@ -125,9 +125,7 @@ const powerCutAll: Fault = {
   weight: 3,
   about: "the same of all members at one moment: only what was fsynced is left of the cell",
   run: async (scene) => {
-    const victims = scene.free;
-    for (const victim of victims) scene.claim(victim);
-    await cut(scene, victims);
+    await cut(scene, await scene.everybody());
   },
 };
 

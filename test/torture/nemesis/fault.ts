@@ -72,6 +72,16 @@ export class Scene {
     return chosen;
   }
 
+  /** Takes everybody who can be had, once the others' victims are free again or `waitMs` have passed. */
+  async everybody(waitMs = 15_000): Promise<readonly TorturedMember[]> {
+    const deadline = performance.now() + waitMs;
+    while (this.#claims.size > 0 && performance.now() < deadline && !this.stopping.aborted)
+      await this.wait(100);
+    const { free } = this;
+    for (const member of free) this.claim(member);
+    return free;
+  }
+
   claim(member: TorturedMember): void {
     this.#claims.add(member);
     this.#own.add(member);

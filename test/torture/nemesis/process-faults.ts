@@ -30,11 +30,8 @@ const killAll: Fault = {
   about: "kill -9 of all members at once",
   run: async (scene) => {
     const downMs = scene.dice.between(0, DOWN_MS_MAX);
-    const victims = scene.free;
-    for (const victim of victims) {
-      scene.claim(victim);
-      scene.impair(victim);
-    }
+    const victims = await scene.everybody();
+    for (const victim of victims) scene.impair(victim);
     scene.say(`${names(victims)}, for ${seconds(downMs)}`);
     await Promise.all(victims.map((victim) => victim.kill()));
     await scene.wait(downMs);

@@ -59,17 +59,24 @@ export async function connectTo(stage: Stage): Promise<Client | undefined> {
 export async function actAgainAndAgain(
   stage: Stage,
   meanPauseMs: number,
-  act: (client: Client) => Promise<boolean>,
+  act: (client: Client) => Promise<Result>,
 ): Promise<void> {
   let client = await connectTo(stage);
   let lastSuccess = performance.now();
   while (!stage.stopping.aborted && client !== undefined) {
-    const worked = await act(client);
+    const failure = await act(client);
+    const worked = failure === undefined;
     const now = performance.now();
     if (worked) lastSuccess = now;
     if (now - lastSuccess > USELESS_MS_MAX) {
-      client.close();
       stage.findings.count("clients replaced by hand");
+      stage.findings.record({
+        kind: "client replaced",
+        failure: failure?.code,
+        message: failure?.message,
+        info: client.info,
+      });
+      client.close();
       client = await connectTo(stage);
       lastSuccess = performance.now();
     }
@@ -88,8 +95,12 @@ export class Values {
   }
 }
 
-/** Whether an error says that nothing happened; throws what is no answer of the cell. */
-export function isNotApplied(error: unknown): boolean {
+/** How one action went: undefined, or why it failed. */
+export type Result = LockstepError | undefined;
+
+/** An answer of the cell or of the client library; throws what is neither. */
+export function toFailure(stage: Stage, error: unknown): LockstepError {
   if (!(error instanceof LockstepError)) throw error;
-  return error.outcome === "not-applied";
+  stage.findings.count(`failed calls: ${error.code} (${error.outcome})`);
+  return error;
 }

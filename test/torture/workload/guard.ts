@@ -108,7 +108,7 @@ export class GuardedRegister {
     if (token < twinHighest) this.staleWithoutGuard += 1;
     this.#twinHighest.set(lock, Math.max(token, twinHighest));
     const highest = this.#highest.get(lock) ?? 0;
-    this.#findings.record({ kind: "guarded write", lock, worker, token, highest });
+    this.#findings.record({ kind: "guarded write", lock, worker, token, highest, sureUntilMs });
     if (token < highest) {
       this.staleRefused += 1;
       return false;

@@ -3,6 +3,7 @@
 // torture, which stops and continues it at will and reads its lines; ends with its standard input.
 import { LockstepError, connect } from "@lockstep/client";
 import type { Lock, Session } from "@lockstep/client";
+import { flushCompileCache } from "node:module";
 import { Agent, request } from "node:http";
 import type { Effect, Handover } from "./guard.ts";
 
@@ -15,6 +16,7 @@ process.stdin.resume();
 process.stdin.on("end", () => process.exit(0));
 process.on("SIGINT", () => undefined);
 
+flushCompileCache();
 const client = await connect({ endpoints, connectTimeoutMs: 30_000 });
 for (;;) {
   try {
@@ -35,7 +37,10 @@ async function work(session: Session): Promise<void> {
   tell(held, "acquired");
   for (let effect = 0; effect < EFFECTS; effect += 1) {
     const { token } = held;
-    const sureUntilMs = now() + session.remainingMs();
+    const nowMs = now();
+    const leftMs = session.remainingMs();
+    // Once nothing is left it is not sure of anything, not even of this very moment.
+    const sureUntilMs = leftMs > 0 ? nowMs + leftMs : 0;
     // Stopped here, it wakes up with a token that is history.
     await sleep(EFFECT_PAUSE_MS);
     if (!(await write({ lock, worker, token, sureUntilMs }))) break;

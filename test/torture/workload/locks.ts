@@ -21,6 +21,7 @@ export class LockWorkers {
   readonly #stage: Stage;
   readonly #register: GuardedRegister;
   readonly #log: string;
+  readonly #env: NodeJS.ProcessEnv;
   readonly #children = new Set<ChildProcess>();
   #count = 0;
 
@@ -28,6 +29,7 @@ export class LockWorkers {
     this.#stage = stage;
     this.#register = register;
     this.#log = join(scratch, "lock-workers.log");
+    this.#env = { ...process.env, NODE_COMPILE_CACHE: join(scratch, "compiled") };
   }
 
   async run(): Promise<void> {
@@ -77,7 +79,10 @@ export class LockWorkers {
       String(TTL_MS),
       ...this.#stage.endpoints(),
     ];
-    const child: ChildProcess = spawn(process.execPath, args, { stdio: ["pipe", "pipe", log] });
+    const child: ChildProcess = spawn(process.execPath, args, {
+      stdio: ["pipe", "pipe", log],
+      env: this.#env,
+    });
     closeSync(log);
     this.#children.add(child);
     child.once("exit", () => this.#children.delete(child));
@@ -87,7 +92,7 @@ export class LockWorkers {
     createInterface({ input: stdout }).on("line", (line) => {
       const handover = JSON.parse(line) as Handover;
       this.#register.handover(handover);
-      this.#stage.findings.record({ kind: "lock", ...handover });
+      this.#stage.findings.record({ kind: "lock", handover });
       this.#stage.findings.count(`locks ${handover.what}`);
     });
     return child;

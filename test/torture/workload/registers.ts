@@ -1,15 +1,15 @@
 import type { Client } from "@lockstep/client";
 import type { History } from "../../linearizability/history.ts";
 import { compareAndSet, valuesOf } from "../../linearizability/words.ts";
-import type { KeyInput, KeyOutput, KeyTxn, Seen } from "../../linearizability/words.ts";
-import { actAgainAndAgain, isNotApplied } from "./actor.ts";
-import type { Stage, Values } from "./actor.ts";
+import type { KeyInput, KeyOutput, KeyStep, KeyTxn, Seen } from "../../linearizability/words.ts";
+import { actAgainAndAgain, toFailure } from "./actor.ts";
+import type { Result, Stage, Values } from "./actor.ts";
 import { execute } from "./key-operations.ts";
 
 const KEYS = 10;
-const ACTORS = 6;
-/** Six actors at this pace keep about 150 operations a second going. */
-const MEAN_PAUSE_MS = 35;
+const ACTORS = 10;
+/** Ten actors at this pace keep some 200 operations a second going on a calm machine. */
+const MEAN_PAUSE_MS = 40;
 const DEADLINE_MS_MIN = 500;
 const DEADLINE_MS_MAX = 6_000;
 
@@ -38,7 +38,7 @@ class RegisterActor {
     return actAgainAndAgain(this.#stage, MEAN_PAUSE_MS, (client) => this.#act(client));
   }
 
-  async #act(client: Client): Promise<boolean> {
+  async #act(client: Client): Promise<Result> {
     const { dice, ledger, findings, onWrite } = this.#stage;
     const input = this.#draw();
     const deadlineMs = dice.between(DEADLINE_MS_MIN, DEADLINE_MS_MAX);
@@ -49,9 +49,10 @@ class RegisterActor {
       this.#history.ok(operation, output, performance.now());
       this.#learn(input, output);
       if (this.#tellLedger(input, output)) onWrite();
-      return true;
+      return undefined;
     } catch (error) {
-      if (isNotApplied(error)) {
+      const failure = toFailure(this.#stage, error);
+      if (failure.outcome === "not-applied") {
         this.#history.notApplied(operation);
         for (const value of valuesOf(input)) ledger.refused(value);
         findings.count("register operations refused");
@@ -60,7 +61,7 @@ class RegisterActor {
         for (const value of valuesOf(input)) ledger.unknown(value);
         findings.count("register operations unknown");
       }
-      return false;
+      return failure;
     }
   }
 
@@ -117,14 +118,8 @@ class RegisterActor {
   }
 
   #learn(input: KeyInput, output: KeyOutput): void {
-    const steps =
-      input.kind === "txn"
-        ? output.kind === "txn" && output.succeeded
-          ? input.success
-          : input.failure
-        : [input];
     const outputs = output.kind === "txn" ? output.responses : [output];
-    for (const [n, step] of steps.entries()) {
+    for (const [n, step] of stepsTaken(input, output).entries()) {
       const answer = outputs[n];
       if (answer?.kind === "get") this.#last.set(step.key, answer.found);
       else if (step.kind === "delete") this.#last.set(step.key, null);
@@ -137,12 +132,7 @@ class RegisterActor {
   /** @returns whether something was written */
   #tellLedger(input: KeyInput, output: KeyOutput): boolean {
     const { ledger } = this.#stage;
-    const taken =
-      input.kind === "txn"
-        ? output.kind === "txn" && output.succeeded
-          ? input.success
-          : input.failure
-        : [input];
+    const taken = stepsTaken(input, output);
     const applied = new Set<string>();
     for (const step of taken) {
       if (step.kind !== "put" || output.revision === undefined) continue;
@@ -159,4 +149,9 @@ class RegisterActor {
     }
     return applied.size > 0;
   }
+}
+
+function stepsTaken(input: KeyInput, output: KeyOutput): readonly KeyStep[] {
+  if (input.kind !== "txn") return [input];
+  return output.kind === "txn" && output.succeeded ? input.success : input.failure;
 }

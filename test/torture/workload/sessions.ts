@@ -1,6 +1,6 @@
 import type { Client } from "@lockstep/client";
-import { actAgainAndAgain, isNotApplied, pause } from "./actor.ts";
-import type { Stage } from "./actor.ts";
+import { actAgainAndAgain, pause, toFailure } from "./actor.ts";
+import type { Result, Stage } from "./actor.ts";
 
 const KEEPERS = 4;
 const TTL_MS_MIN = 2_000;
@@ -30,7 +30,7 @@ class Keeper {
   }
 
   /** One session, from grant to end. */
-  async live(client: Client): Promise<boolean> {
+  async live(client: Client): Promise<Result> {
     const { dice, findings, onWrite, stopping } = this.#stage;
     const ttlMs = dice.between(TTL_MS_MIN, TTL_MS_MAX);
     this.#lives += 1;
@@ -54,10 +54,9 @@ class Keeper {
       if (dice.chance(0.3)) await this.#revoke(client, leaseId);
       else await this.#abandon(session, end, { key, ttlMs: granted.ttlMs });
       leave.abort();
-      return true;
+      return undefined;
     } catch (error) {
-      isNotApplied(error);
-      return false;
+      return toFailure(this.#stage, error);
     }
   }
 
@@ -82,7 +81,7 @@ class Keeper {
         );
       }
     } catch (error) {
-      isNotApplied(error);
+      toFailure(this.#stage, error);
     }
   }
 
@@ -91,7 +90,7 @@ class Keeper {
       await client.leaseRevoke(leaseId, { deadlineMs: DEADLINE_MS });
       this.#stage.findings.count("sessions revoked");
     } catch (error) {
-      isNotApplied(error);
+      toFailure(this.#stage, error);
     }
   }
 
@@ -133,7 +132,7 @@ class Keeper {
           return event.cause;
         }
       } catch (error) {
-        isNotApplied(error);
+        toFailure(this.#stage, error);
       }
       return undefined;
     };

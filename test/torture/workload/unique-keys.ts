@@ -1,9 +1,9 @@
 import type { Client } from "@lockstep/client";
-import { actAgainAndAgain, isNotApplied } from "./actor.ts";
-import type { Stage, Values } from "./actor.ts";
+import { actAgainAndAgain, toFailure } from "./actor.ts";
+import type { Result, Stage, Values } from "./actor.ts";
 
-const WRITERS = 3;
-const MEAN_PAUSE_MS = 50;
+const WRITERS = 4;
+const MEAN_PAUSE_MS = 40;
 const DEADLINE_MS = 5_000;
 /** Every so many writes a key that was acknowledged is read back, as of its revision or later. */
 const READ_BACK_CHANCE = 0.2;
@@ -34,7 +34,7 @@ class UniqueWriter {
     this.#name = name;
   }
 
-  async write(client: Client): Promise<boolean> {
+  async write(client: Client): Promise<Result> {
     const { dice, ledger, findings, onWrite } = this.#stage;
     if (this.#last !== undefined && dice.chance(READ_BACK_CHANCE)) return this.#readBack(client, this.#last);
     const value = this.#values.next(this.#name);
@@ -47,16 +47,17 @@ class UniqueWriter {
       ledger.acknowledged(stored, value, put.revision);
       this.#last = { key: stored, revision: put.revision };
       onWrite();
-      return true;
+      return undefined;
     } catch (error) {
-      if (isNotApplied(error)) {
+      const failure = toFailure(this.#stage, error);
+      if (failure.outcome === "not-applied") {
         ledger.refused(value);
         findings.count("unique keys refused");
       } else {
         ledger.unknown(value);
         findings.count("unique keys unknown");
       }
-      return false;
+      return failure;
     }
   }
 
@@ -64,7 +65,7 @@ class UniqueWriter {
   async #readBack(
     client: Client,
     last: { readonly key: string; readonly revision: number },
-  ): Promise<boolean> {
+  ): Promise<Result> {
     const { dice, ledger, findings } = this.#stage;
     const { key, revision } = last;
     findings.count("reads of old and stale kinds");
@@ -72,7 +73,7 @@ class UniqueWriter {
       if (dice.chance(0.5)) {
         const found = await client.get(key, { revision, deadlineMs: DEADLINE_MS });
         ledger.readAt(key, revision, found?.text());
-        return true;
+        return undefined;
       }
       const options = {
         consistency: "serializable",
@@ -87,10 +88,9 @@ class UniqueWriter {
           `${key} was written at ${String(revision)}; a read that reflects ${String(answer.revision)} found it at ${String(found?.modRevision)}`,
         );
       }
-      return true;
+      return undefined;
     } catch (error) {
-      isNotApplied(error);
-      return false;
+      return toFailure(this.#stage, error);
     }
   }
 }
