@@ -105,7 +105,9 @@ export function countVote(core: Core, response: VoteResponse): void {
   switch (core.tracker.recordVote(response.from, response.granted)) {
     case "won":
       if (core.role === "pre-candidate") campaign(core, "vote");
-      else startLeading(core);
+      // Others' votes do not make up for its own: a leader whose own term and vote are not on disk could crash, campaign
+      // for the same term again and lead it a second time, with other entries under the same indexes (R3).
+      else if (core.tracker.hasVoteOf(core.id)) startLeading(core);
       break;
     case "lost":
       core.becomeFollower(core.term, NO_MEMBER);

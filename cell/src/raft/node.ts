@@ -430,7 +430,8 @@ function takeAppend(core: Core): Append | undefined {
   core.commitSyncDue = false;
   core.snapshotToPersist = undefined;
   if (core.held.length > 0) core.held = [];
-  if (core.ownVotes.length > 0) core.ownVotes = [];
+  // Always another array, an empty one too: votes cast from now on do not belong to this write.
+  core.ownVotes = [];
   return append;
 }
 

@@ -85,6 +85,11 @@ export class Tracker {
     return jointVote(this.configuration, this.#voteOf);
   }
 
+  /** Whether its answer has come, be it yes or no. */
+  hasVoteOf(id: MemberId): boolean {
+    return this.#votes.has(id);
+  }
+
   /** A new term: nothing is known of anybody, and of oneself what is durable (R3). */
   resetProgress(stable: LogIndex, lastIndex: LogIndex): void {
     for (const peer of this.peers) peer.reset(0 as LogIndex, (lastIndex + 1) as LogIndex);

@@ -182,7 +182,7 @@ class LeaderWorld {
     const entries = terms.map((term, at) => entry(at + 2, term));
     const disk = new DiskLog({ host: `m${String(id)}`, memberId: id, incarnation: `i${String(id)}` });
     disk.recovered({
-      ...{ entries, applied: 1 as LogIndex, configuration: this.membership },
+      ...{ entries, applied: 1 as LogIndex, configuration: this.membership, hardState: hard(99, 0, 1) },
       logStart: { index: 1 as LogIndex, term: 1 as Term },
     });
     const life: Life = {
@@ -211,6 +211,13 @@ describe("leaders", () => {
     world.look(world.member(2, []), "leader", 6, 1);
     assert.throws(() => world.look(world.member(3, []), "leader", 5, 1), /I1: two leaderships in term 5/);
     assert.throws(() => world.look(world.member(2, []), "leader", 6, 1), /I1: two leaderships in term 6/);
+  });
+
+  it("I5: one whose own vote is not on its disk", () => {
+    const world = new LeaderWorld();
+    const leader = world.member(1, []);
+    leader.disk.durableHardState = hard(4, 0, 1);
+    assert.throws(() => world.look(leader, "leader", 5, 1), /I5-elected: m1 .* its disk holds term 4/);
   });
 
   it("I3: one that lacks a committed entry, or has another in its place", () => {

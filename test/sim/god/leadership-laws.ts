@@ -45,6 +45,13 @@ export class LeadershipLaws {
         `two leaderships in term ${String(term)}: ${nameOf(other)} and ${nameOf(life)}`,
       );
     }
+    const { durableHardState } = life.disk;
+    if (durableHardState.term < term) {
+      this.#reporter.violation(
+        "I5-elected",
+        `${nameOf(life)} leads term ${String(term)} while its disk holds term ${String(durableHardState.term)}: after a crash it could lead it again`,
+      );
+    }
     this.#leaders.set(term, life);
     if (this.#newest === undefined || term > this.#newest.ledTerm) this.#newest = life;
     this.#reporter.count("elections");
