@@ -22,6 +22,10 @@
  * random histories and on mutations of good ones (the verdicts must be equal); and on large histories of a simulated
  * correct cell.
  *
+ * **Limits.** Finding a small core of a bad history succeeds in short histories and gives up in long ones; the longest
+ * prefix and what is stuck after it are always told. Histories whose answers tell no revisions fall back to plain search:
+ * fine for some hundred operations on a key, slow beyond.
+ *
  * A check is bounded by steps. A caller must treat `budget-exhausted` as a failure of its test: nothing was shown.
  */
 import { coreOf, explanation } from "./explain.ts";

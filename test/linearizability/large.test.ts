@@ -29,7 +29,7 @@ describe("large histories of a correct cell", () => {
   };
   for (const [name, [over, stepsPerOperationMax]] of Object.entries(kinds)) {
     it(`${name}: each is found to be good, in few steps`, () => {
-      for (let seed = 0; seed < 20; seed += 1) {
+      for (let seed = 0; seed < 8; seed += 1) {
         const history = simulate(new SmallDice(seed), { ...shape, ...over });
         const result = checkHistory(history);
         assert.equal(result.kind, "linearizable", `seed ${seed}: ${"text" in result ? result.text : ""}`);
@@ -51,7 +51,7 @@ describe("large histories of a correct cell", () => {
   });
 
   it("one stale answer among thousands is found, and told where it is", () => {
-    for (let seed = 0; seed < 10; seed += 1) {
+    for (let seed = 0; seed < 3; seed += 1) {
       const history = simulate(new SmallDice(seed), shape);
       const operations = [...history.operations()];
       const reads = operations.flatMap(({ input, outcome }, index) =>

@@ -1,0 +1,12 @@
+export { assertLinearizable, checkHistory } from "./check-history.ts";
+export type { HistoryVerdict, ViolatedLaw } from "./check-history.ts";
+export { History } from "./history.ts";
+export type { NotApplied, OperationId } from "./history.ts";
+export { outputOf, txnOf } from "./observe.ts";
+export { compareAndSet } from "./words.ts";
+export type { Expected, KeyCompare, KeyInput, KeyOutput, KeyStep, KeyTxn, Seen } from "./words.ts";
+export { check, DEFAULT_STEPS_MAX } from "./checker.ts";
+export type { CheckOptions, CheckResult, Violation } from "./checker.ts";
+export { keyModel } from "./model.ts";
+export { checkRevisionOrder } from "./revision-order.ts";
+export type { Model, Operation, Outcome, Problem, Time } from "./operation.ts";
