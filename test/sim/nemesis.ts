@@ -183,8 +183,7 @@ export class Nemesis {
   }
 
   #restart(host: SimHost): void {
-    const targets = this.#world.running().map((other) => other.addresses.admin);
-    void host.start(targets.length === 0 ? { kind: "existing" } : { kind: "join", targets });
+    void host.start({ kind: "join", targets: this.#world.joinTargets(host) });
   }
 
   #pause(host: SimHost): void {

@@ -71,7 +71,6 @@ export class Operators {
         });
         return true;
       });
-      if (!(await this.#isMember(name))) this.#world.count("members removed");
       await this.#shutDown(name);
     });
   }
@@ -117,8 +116,8 @@ export class Operators {
 
   async #join(): Promise<SimHost> {
     const world = this.#world;
-    const targets = world.running().map((host) => host.addresses.admin);
     const host = world.addHost();
+    const targets = world.joinTargets(host);
     void host.start({ kind: "join", targets });
     for (let tries = 0; host.state !== "running"; tries += 1) {
       if (tries > TRIES_MAX * 4) throw new AdminFailure("timeout", `${host.name} does not join`);
@@ -129,7 +128,6 @@ export class Operators {
       }
       await this.#sleep(PAUSE_MS);
     }
-    world.count("members joined");
     return host;
   }
 
@@ -147,7 +145,6 @@ export class Operators {
       const member = members.members.find((one) => one.name === name);
       if (member === undefined) return true;
       await this.#change(members, { remove: [member.id] });
-      this.#world.count("members removed");
       return true;
     });
     await this.#shutDown(name);

@@ -72,15 +72,15 @@ export function drawPlan(seed: number): Plan {
     long,
     wildness,
     voters: dice.pick([1, 3, 3, 3, 3, 3, 3, 5]),
-    workSeconds: long ? LONG_SECONDS : dice.between(15, 40),
+    workSeconds: long ? LONG_SECONDS : dice.between(8, 30),
     network: drawNetworkProfile(dice.fork("network"), wildness),
     disk: drawDiskSpeed(dice),
     driftMax: dice.pick([0, 0.000_1, 0.002]),
     wallOffsetMsMax: dice.pick([0, 50, 5_000, 300_000]),
     faultEverySeconds: drawFaultPause(dice, wildness) * (long ? 4 : 1),
     faults: drawFaults(dice.fork("faults")),
-    member: drawMember(dice.fork("member")),
-    workload: drawWorkloadPlan(dice.fork("workload"), long ? 0.25 : 1),
+    member: drawMember(dice.fork("member"), long),
+    workload: drawWorkloadPlan(dice.fork("workload"), long ? 0.2 : 1),
   };
 }
 
@@ -99,12 +99,13 @@ function drawFaults(dice: Dice): Record<Fault, number> {
   return Object.fromEntries(weights) as Record<Fault, number>;
 }
 
-function drawMember(dice: Dice): Plan["member"] {
+/** @param long idle time is skipped from tick to tick: a long history gets few of them */
+function drawMember(dice: Dice, long: boolean): Plan["member"] {
   return {
     ...MEMBER_DEFAULTS,
-    tickMs: dice.pick([50, 50, 100]),
+    tickMs: dice.pick(long ? [100] : [50, 50, 100]),
     electionTimeoutTicks: dice.pick([10, 10, 20]),
-    heartbeatTicks: dice.pick([1, 2]),
+    heartbeatTicks: dice.pick(long ? [2] : [1, 2]),
     admission: { ...ADMISSION_DEFAULTS, commandsPendingMax: dice.pick([20, 1_000, 50_000]) },
     reserveBytes: 4 * 1024 * 1024,
     retention: dice.chance(0.5) ? undefined : { revisions: dice.pick([10, 100]) },

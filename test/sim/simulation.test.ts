@@ -62,8 +62,14 @@ describe("plans", () => {
     const plans = Array.from({ length: 300 }, (_, at) => drawPlan(at + 1));
     for (const wildness of [0, 1]) assert.ok(plans.some((plan) => plan.wildness === wildness));
     for (const fault of Object.keys(plans[0]?.faults ?? {}) as (keyof (typeof plans)[0]["faults"])[]) {
-      assert.ok(plans.some(({ faults }) => faults[fault] === 0), fault);
-      assert.ok(plans.some(({ faults }) => faults[fault] > 0), fault);
+      assert.ok(
+        plans.some(({ faults }) => faults[fault] === 0),
+        fault,
+      );
+      assert.ok(
+        plans.some(({ faults }) => faults[fault] > 0),
+        fault,
+      );
     }
   });
 });

@@ -64,6 +64,7 @@ async function live(world: World): Promise<void> {
   const operators = new Operators(world);
   const nemesis = new Nemesis(world, operators);
   await founded(world, operators);
+  watchBounds(world);
   for (const actor of world.workload.actors()) world.startActor(actor.name, (context) => actor.run(context));
   if (world.plan.wildness > 0) nemesis.start();
   await until(world, world.plan.workSeconds);
@@ -82,6 +83,12 @@ async function live(world: World): Promise<void> {
   await until(world, (boundMs + world.plan.workload.ttlMsMax) / 1_000 + 1);
   world.workload.expectNoOrphanLeases(healedAtUs, boundMs);
   world.workload.finish();
+}
+
+/** Memory: once a simulated second. */
+function watchBounds(world: World): void {
+  for (const { member } of world.running()) if (member !== undefined) world.god.checkBounds(member);
+  world.loop.in(SECOND_US, () => watchBounds(world));
 }
 
 async function founded(world: World, operators: Operators): Promise<void> {

@@ -54,7 +54,6 @@ export class World {
   stopping = false;
   readonly #onTrace: ((line: string) => void) | undefined;
   readonly #clockDice: Dice;
-  readonly #configurations = new Set<number>();
   /** Those that have not come to an end. */
   readonly #actors = new Set<string>();
   /** CRC-32 chain over every revision and every process's dice: what a history comes down to. */
@@ -142,13 +141,11 @@ export class World {
     return this.host(address.split(":")[0] ?? "")?.member;
   }
 
-  /** A member told something; some of it is worth counting. */
-  memberLogged(_host: string, message: string, fields: object): void {
-    const values = fields as Readonly<Record<string, unknown>>;
-    if (message === "role changed" && values["role"] === "leader") this.count("elections");
-    else if (message === "streaming the state to a member") this.count("snapshots sent");
-    else if (message === "state installed from the leader") this.count("snapshots installed");
-    else if (message === "membership changed") this.#membershipChanged(values);
+  /** Admin addresses of everybody that may be a member, for one that wants in. */
+  joinTargets(joiner: SimHost): readonly string[] {
+    return this.hosts
+      .filter((host) => host !== joiner && host.state !== "retired" && host.state !== "lost")
+      .map((host) => host.addresses.admin);
   }
 
   killClient(host: string): void {
@@ -242,13 +239,5 @@ export class World {
     const process = this.newProcess(host, label);
     this.clients.set(host, process);
     return process;
-  }
-
-  #membershipChanged(values: Readonly<Record<string, unknown>>): void {
-    const index = Number(values["configurationIndex"]);
-    if (this.#configurations.has(index)) return;
-    this.#configurations.add(index);
-    this.count("configuration changes");
-    if (values["outgoing"] !== "") this.count("joint configurations");
   }
 }

@@ -249,7 +249,7 @@ export class SimHost {
     const world = this.#world;
     const tell = (message: string, fields?: object): void => {
       if (!process.alive) return;
-      world.memberLogged(this.name, message, fields ?? {});
+      if (message === "streaming the state to a member") world.count("snapshots sent");
       world.trace(this.name, () => `${message} ${fields === undefined ? "" : JSON.stringify(fields)}`);
     };
     return { debug: tell, info: tell, warn: tell, error: tell };
