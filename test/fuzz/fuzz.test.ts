@@ -27,8 +27,9 @@ describe("decoders under damaged input", () => {
       result.tallies.reduce((sum, { cases }) => sum + cases, 0),
       CASES,
     );
-    for (const { target, accepted, refused } of result.tallies) {
-      assert.ok(accepted > 20 && refused > 20, `${target}: ${accepted} accepted, ${refused} refused`);
+    for (const { target, cases, accepted, refused } of result.tallies) {
+      const least = Math.min(accepted, refused);
+      assert.ok(least > cases / 20, `${target}: ${accepted} accepted, ${refused} refused`);
     }
   });
 
@@ -70,7 +71,7 @@ describe("the fuzzer itself", () => {
       targets: BROKEN,
       seed: 1,
       jobs: BROKEN.map(({ name }) => ({ target: name, ...(FEW.get(name) ?? { first: 0, count: EACH }) })),
-      hangMs: 1_500,
+      hangMs: 3_000,
       heapMb: 96,
     });
     const kindsOf = (target: string): FindingKind[] => [

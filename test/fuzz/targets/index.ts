@@ -1,5 +1,6 @@
 import type { Target } from "../contract.ts";
 import { FORWARDING_TARGETS } from "./forwarding.ts";
+import { HTTP_DOOR_TARGETS } from "./http-door.ts";
 import { HTTP_TARGETS } from "./http.ts";
 import { MACHINE_TARGETS } from "./machine.ts";
 import { NATIVE_TARGETS } from "./native.ts";
@@ -11,6 +12,7 @@ import { WAL_TARGETS } from "./wal.ts";
 export const TARGETS: readonly Target[] = [
   ...NATIVE_TARGETS,
   ...HTTP_TARGETS,
+  ...HTTP_DOOR_TARGETS,
   ...TRANSPORT_TARGETS,
   ...FORWARDING_TARGETS,
   ...WAL_TARGETS,
