@@ -24,8 +24,9 @@ A decoder may accept its input or refuse it with the error that it documents. Ev
   --list        the targets, one line each
   --hang-ms N   when a case counts as one that never ends (default 10000)
 
-A case is a function of target, seed and index: it replays alone. To keep a failure for good, put a file into
-test/fuzz/kept/ with { "target", "hex", "why" }; npm test feeds it to its target from then on.
+A case is a function of target, seed and index: it replays alone (and one that never ends does not end here, either).
+To keep a failure for good, put a file into test/fuzz/kept/ with { "target", "hex", "why", "verdict" }, the verdict
+being how the decoder must end once it is right, "accepted" or "refused"; npm test feeds it to its target from then on.
 Exit code: 0 nothing found, 1 findings, 2 wrong usage.`;
 
 const { values: flags } = parseArgs({
