@@ -49,9 +49,28 @@ function finish(code: number): never {
   process.exit(code);
 }
 
+/** A program whose verdict is its exit code; it says itself what it did. */
+function runProgram(name: string, file: string, args: readonly string[]): void {
+  const started = performance.now();
+  console.log(`\n── ${name}`);
+  const { status } = spawnSync(process.execPath, [join(root, file), ...args], {
+    cwd: root,
+    stdio: "inherit",
+  });
+  const seconds = ((performance.now() - started) / 1000).toFixed(0);
+  console.log(`${status === 0 ? "✓" : "✗"} ${name} (${seconds} s)`);
+  total[status === 0 ? "pass" : "fail"] += 1;
+  if (status !== 0) finish(1);
+}
+
 run("unit", ["{gateway,client,cell,cli,bench}/src/**/*.test.ts"], { concurrency: 2 });
+run("proof", ["test/{sim,linearizability,fuzz}/**/*.test.ts"], { concurrency: 2 });
+runProgram("simulation", "test/sim/main.ts", ["--seeds", nightly ? "10000" : "500"]);
+if (nightly) runProgram("canaries", "test/sim/main.ts", ["--canaries"]);
+if (nightly) runProgram("fuzz", "test/fuzz/main.ts", ["--cases", "1000000"]);
 // Real processes compete for the same two cores: one file at a time.
 run("conformance", ["test/conformance/**/*.test.ts"], { concurrency: 1 });
-run("cluster", ["test/cluster/**/*.test.ts"], { concurrency: 1 });
+run("cluster", ["test/{cluster,torture}/**/*.test.ts"], { concurrency: 1 });
+if (nightly) runProgram("torture", "test/torture/main.ts", ["--minutes", "10"]);
 
 finish(0);
