@@ -10,6 +10,8 @@ const CONNECT_PAUSE_MS = 500;
 const FAILURES_MAX = 8;
 /** One that can reach a single member only does not last long: that member may be gone for good. */
 const PINNED_MS_MEAN = 8_000;
+/** A watch has to be there when its member falls behind, and when that gets the state from the leader. */
+const PINNED_WATCH_MS_MEAN = 20_000;
 
 export type FailedOutcome = Exclude<OperationOutcome, "applied">;
 
@@ -39,13 +41,20 @@ export class Connection {
   #failures = 0;
   #closed = false;
 
-  constructor(sim: SimClient, { context, tools, pinned }: Pick<Connection, "context" | "tools" | "pinned">) {
+  constructor(
+    sim: SimClient,
+    {
+      context,
+      tools,
+      pinnedMs,
+    }: Pick<Connection, "context" | "tools"> & { readonly pinnedMs: number | undefined },
+  ) {
     this.id = tools.nextConnection();
     this.sim = sim;
     this.context = context;
     this.tools = tools;
-    this.pinned = pinned;
-    this.#endMs = pinned ? sim.process.monotonicMs() + context.dice.exponential(PINNED_MS_MEAN) : Infinity;
+    this.pinned = pinnedMs !== undefined;
+    this.#endMs = pinnedMs === undefined ? Infinity : sim.process.monotonicMs() + pinnedMs;
   }
 
   get client(): Client {
@@ -123,7 +132,9 @@ export async function withConnections(
   context: ActorContext,
   tools: Tools,
   use: (connection: Connection) => Promise<void>,
+  kind: "calls" | "watch" = "calls",
 ): Promise<void> {
+  const pinnedMsMean = kind === "watch" ? PINNED_WATCH_MS_MEAN : PINNED_MS_MEAN;
   while (!context.stopping) {
     const pinned = context.dice.chance(tools.plan.pinnedChance);
     const settled = await settle(context.connect({ pinned }));
@@ -132,7 +143,8 @@ export async function withConnections(
       await context.sleep(CONNECT_PAUSE_MS);
       continue;
     }
-    const connection = new Connection(settled.value, { context, tools, pinned });
+    const pinnedMs = pinned ? context.dice.exponential(pinnedMsMean) : undefined;
+    const connection = new Connection(settled.value, { context, tools, pinnedMs });
     await use(connection);
     connection.close();
   }

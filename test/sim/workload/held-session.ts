@@ -10,11 +10,11 @@ export interface SessionPlan {
   readonly marginMs?: number;
 }
 
-/** Draws a TTL; half of the sessions give up at the last millisecond instead of earlier. */
-export function drawSessionPlan(connection: Connection, mayBeTight: boolean): SessionPlan {
+/** Draws a TTL; some sessions give up at the last millisecond instead of earlier, so that nothing hides in the margin. */
+export function drawSessionPlan(connection: Connection, tightChance: number): SessionPlan {
   const { context, tools } = connection;
   const ttlMs = context.dice.between(tools.plan.ttlMsMin, tools.plan.ttlMsMax);
-  return mayBeTight && context.dice.chance(0.5) ? { ttlMs, marginMs: 0 } : { ttlMs };
+  return context.dice.chance(tightChance) ? { ttlMs, marginMs: 0 } : { ttlMs };
 }
 
 /** Opens a session and has it watched over until it ends; undefined: the cell did not grant it in time. */

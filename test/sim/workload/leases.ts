@@ -22,7 +22,7 @@ export async function runLeases(context: ActorContext, tools: Tools): Promise<vo
 async function liveInSession(connection: Connection): Promise<void> {
   const { context, tools } = connection;
   const { dice } = context;
-  const session = await openSession(connection, drawSessionPlan(connection, true));
+  const session = await openSession(connection, drawSessionPlan(connection, 0.5));
   if (session === undefined) return;
   const steps = dice.between(1, STEPS_PER_LEASE_MAX);
   for (let step = 0; step < steps && !connection.over && !session.lost.aborted; step++) {

@@ -21,7 +21,7 @@ const ABANDON_CHANCE = 0.2;
 export async function runLocks(context: ActorContext, tools: Tools): Promise<void> {
   await withConnections(context, tools, async (connection) => {
     while (!connection.over) {
-      const session = await openSession(connection, drawSessionPlan(connection, false));
+      const session = await openSession(connection, drawSessionPlan(connection, 0.25));
       if (session === undefined) {
         await pause(context, tools.plan.operationsPerSecond);
         continue;

@@ -66,12 +66,13 @@ class Inbox implements WatchListener {
 
 export async function runStreams(context: ActorContext, tools: Tools): Promise<void> {
   let drawn: Omit<WatchPlan, "startRevision"> | undefined;
-  await withConnections(context, tools, async (connection) => {
+  const use = async (connection: Connection): Promise<void> => {
     drawn ??= drawRange(connection);
     while (!connection.over) {
       await new StreamRound(connection, { ...drawn, startRevision: drawStart(connection) }).run();
     }
-  });
+  };
+  await withConnections(context, tools, use, "watch");
 }
 
 class StreamRound {

@@ -27,10 +27,11 @@ const CATCH_UP_LOOKS_MAX = 180;
 
 export async function runWatches(context: ActorContext, tools: Tools): Promise<void> {
   let drawn: Omit<WatchPlan, "startRevision"> | undefined;
-  await withConnections(context, tools, async (connection) => {
+  const use = async (connection: Connection): Promise<void> => {
     drawn ??= drawRange(connection);
     while (!connection.over) await watchOnce(connection, { ...drawn, startRevision: drawStart(connection) });
-  });
+  };
+  await withConnections(context, tools, use, "watch");
 }
 
 async function watchOnce(connection: Connection, plan: WatchPlan): Promise<void> {

@@ -23,6 +23,7 @@ export function drawRange(connection: Connection): Omit<WatchPlan, "startRevisio
     { key: registerKey(dice.between(1, tools.plan.registerKeys)), isPrefix: false },
     { key: REGISTER_PREFIX, isPrefix: true },
     { key: "", isPrefix: true },
+    { key: "", isPrefix: true },
     { key: "/locks/", isPrefix: true },
     { key: "e/", isPrefix: true },
   ]);
