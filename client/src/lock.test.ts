@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { connect, lockKey, type Client, type ConnectOptions } from "./index.ts";
+import { REAL_RUNTIME, type Runtime } from "./runtime.ts";
 import { FakeMember } from "./testing/fake-cell.ts";
 
 const cleanUps: (() => void)[] = [];
@@ -75,6 +76,19 @@ test("the end of the session ends the hold and the waiting, and frees the lock f
   const before = member.frames.length;
   await held.release();
   assert.equal(member.frames.length, before);
+});
+
+test("B18: a claim whose answer is read after the session's own deadline gives no lock, though no timer has fired", async () => {
+  let stoppedForMs = 0;
+  const runtime: Runtime = { ...REAL_RUNTIME, now: () => REAL_RUNTIME.now() + stoppedForMs };
+  const { member, client } = await setUp({ runtime });
+  const session = await client.session({ ttlMs: 10_000 });
+  member.judge = (_, { operation }) => {
+    // The process is stopped while the answer is under way; its timers are late.
+    if (operation?.$case === "txn") stoppedForMs = 20_000;
+    return { kind: "execute" };
+  };
+  await assert.rejects(client.lock("job", { session }), { code: "session-lost" });
 });
 
 test("a late release never frees a later holder's lock", async () => {

@@ -151,10 +151,12 @@ async function acquireUntil(
     const won = result.succeeded ? result.responses[0] : undefined;
     if (won?.kind === "put") {
       const lock = new Lock(client, attempt.session, { name: attempt.name, token: won.createRevision });
-      if (!until.stop.aborted) return lock;
+      // A process that was stopped reads the answer before the timer that ends its session: the clock decides (B18).
+      if (!until.stop.aborted && attempt.session.remainingMs() > 0) return lock;
       // Won, but nobody waits any more.
       await lock[Symbol.asyncDispose]();
       until.stop.throwIfAborted();
+      attempt.session.assertAlive();
     }
     if (client.runtime.now() >= until.deadlineAt) throw lockTimeout(attempt.name);
     await untilDeleted(client, attempt.key, { revision: result.revision, stop: until.stop });

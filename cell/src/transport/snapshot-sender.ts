@@ -104,7 +104,7 @@ export class SnapshotSender {
     }
   }
 
-  /** The receiver wants chunk `next` first: resend what is in memory from there, or let the source go there. */
+  /** The receiver wants chunk `next` first: resend what is in memory from there. */
   #accept(next: number): void {
     if (this.#accepted) throw new ProtocolError("a snapshot was accepted twice");
     this.#accepted = true;
@@ -112,9 +112,9 @@ export class SnapshotSender {
     this.#unacknowledged = this.#unacknowledged.filter((chunk) => chunk.number >= next);
     const oldest = this.#unacknowledged[0]?.number ?? this.#cursor;
     if (oldest !== next) {
-      this.#unacknowledged = [];
-      this.#cursor = next;
-      this.#total = undefined;
+      // It was restarted meanwhile and has nothing any more. A source cannot go back: the next stream begins anew.
+      this.#end(false, `the receiver starts over at chunk ${next}`);
+      return;
     }
     for (const chunk of this.#unacknowledged) this.#writeChunk(chunk);
     this.#pump();

@@ -102,7 +102,7 @@ export interface SnapshotReceiver {
   abort(error: Error): void;
 }
 
-/** The sending end. `chunk(n)` must be answerable again for the chunk after the last acknowledged one (resume). */
+/** The sending end. `chunk(n)` is asked in order, and may be asked again for the last one. */
 export interface SnapshotSource {
   readonly id: string;
   readonly header: Uint8Array;

@@ -105,7 +105,7 @@ export class PeerSnapshotSender {
     }
   }
 
-  /** The receiver wants chunk `next` first: from memory, or else the source goes there. */
+  /** The receiver wants chunk `next` first: from memory. */
   #accept(next: number): void {
     if (this.#accepted) throw new ProtocolError("a snapshot was accepted twice");
     this.#accepted = true;
@@ -113,9 +113,9 @@ export class PeerSnapshotSender {
     this.#unacknowledged = this.#unacknowledged.filter((chunk) => chunk.number >= next);
     const oldest = this.#unacknowledged[0]?.number ?? this.#cursor;
     if (oldest !== next) {
-      this.#unacknowledged = [];
-      this.#cursor = next;
-      this.#total = undefined;
+      // It was restarted meanwhile and has nothing any more. A source cannot go back: the next stream begins anew.
+      this.#end(false, `the receiver starts over at chunk ${next}`);
+      return;
     }
     for (const chunk of this.#unacknowledged) this.#writeChunk(chunk);
     this.#pump();
