@@ -5,6 +5,7 @@ export class Faults {
   /** Writes are reported as durable long before they are: the fault that no member can survive, for the proof. */
   lying = false;
   #slow: { readonly minMs: number; readonly maxMs: number } = { minMs: 0, maxMs: 0 };
+  readonly #waiting = new Set<() => void>();
   #failing: "log" | "store" | undefined;
   readonly #onFailed: () => void;
   #held: (() => void)[] | undefined;
@@ -13,8 +14,10 @@ export class Faults {
     this.#onFailed = onFailed;
   }
 
+  /** What is waiting now is done with it at once. */
   slowDown(minMs: number, maxMs: number): void {
     this.#slow = { minMs, maxMs };
+    for (const wake of [...this.#waiting]) wake();
   }
 
   failNext(of: "log" | "store"): void {
@@ -26,7 +29,15 @@ export class Faults {
     const { minMs, maxMs } = this.#slow;
     if (maxMs === 0) return;
     const delayMs = minMs + Math.random() * (maxMs - minMs);
-    await new Promise((resolve) => setTimeout(resolve, delayMs));
+    await new Promise<void>((resolve) => {
+      const wake = (): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, delayMs);
+      this.#waiting.add(wake);
+    });
   }
 
   /** @throws once, as a failed fsync does, when asked to */

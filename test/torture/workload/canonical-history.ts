@@ -38,12 +38,20 @@ export function toPlainValue(value: Buffer): string {
   return `${String(value.length)} bytes, crc32 ${crc32(value).toString(16)}`;
 }
 
+/** A key as of a revision. */
+export interface KeyState {
+  readonly value: string;
+  readonly createRevision: number;
+  readonly modRevision: number;
+  readonly version: number;
+}
+
 /** What happened in the cell, revision by revision, as its watches tell when all is at rest. */
 export class CanonicalHistory {
   readonly revisions: readonly PlainRevision[];
   /** The last revision that it covers. */
   readonly upTo: number;
-  readonly #byKey = new Map<string, { readonly revision: number; readonly value: string | undefined }[]>();
+  readonly #byKey = new Map<string, { readonly revision: number; readonly state: KeyState | undefined }[]>();
 
   constructor(revisions: readonly PlainRevision[], upTo: number) {
     this.revisions = revisions;
@@ -51,14 +59,17 @@ export class CanonicalHistory {
     for (const { revision, events } of revisions) {
       for (const { kind, key, value } of events) {
         const states = this.#byKey.get(key) ?? [];
-        states.push({ revision, value: kind === "put" ? value : undefined });
+        const before = states.at(-1)?.state;
+        const created = { value, createRevision: revision, modRevision: revision, version: 1 };
+        const changed = before && { ...before, value, modRevision: revision, version: before.version + 1 };
+        states.push({ revision, state: kind === "put" ? (changed ?? created) : undefined });
         this.#byKey.set(key, states);
       }
     }
   }
 
   /** undefined: there was no such key. */
-  valueAt(key: string, revision: number): string | undefined {
+  stateAt(key: string, revision: number): KeyState | undefined {
     const states = this.#byKey.get(key) ?? [];
     let low = 0;
     let high = states.length;
@@ -67,7 +78,16 @@ export class CanonicalHistory {
       if ((states[middle]?.revision ?? Infinity) <= revision) low = middle + 1;
       else high = middle;
     }
-    return states[low - 1]?.value;
+    return states[low - 1]?.state;
+  }
+
+  valueAt(key: string, revision: number): string | undefined {
+    return this.stateAt(key, revision)?.value;
+  }
+
+  /** For whoever investigates: one line for each revision. */
+  toJsonLines(): string {
+    return this.revisions.map((revision) => `${JSON.stringify(revision)}\n`).join("");
   }
 
   /** All keys that are there at the end. */

@@ -3,11 +3,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
+import type { KeyOperation } from "../../linearizability/facts.ts";
+import { compareAndSet } from "../../linearizability/words.ts";
+import type { KeyInput, KeyOutput, Seen } from "../../linearizability/words.ts";
 import { Findings } from "../findings.ts";
 import { CanonicalHistory } from "./canonical-history.ts";
 import type { PlainEvent } from "./canonical-history.ts";
 import { GuardedRegister } from "./guard.ts";
 import { Ledger } from "./ledger.ts";
+import { checkWitness } from "./witness.ts";
 
 const put = (key: string, value: string): PlainEvent => ({ kind: "put", key, value, cause: "client" });
 
@@ -122,5 +126,58 @@ describe("the guarded register", () => {
       register.close();
     });
     assert.deepEqual(laws.sort(), ["one owner at a time", "tokens are claims"]);
+  });
+});
+
+describe("the witness", () => {
+  const history = new CanonicalHistory(
+    [
+      { revision: 2, events: [put("/r", "v1.a")] },
+      { revision: 3, events: [put("/r", "v2.a")] },
+      { revision: 4, events: [{ kind: "delete", key: "/r", value: "", cause: "client" }] },
+    ],
+    4,
+  );
+  const ok = (input: KeyInput, output: KeyOutput, from: number, to: number): KeyOperation => ({
+    process: "p",
+    input,
+    invokedAt: from,
+    outcome: { kind: "ok", output, returnedAt: to },
+  });
+  const put1 = ok({ kind: "put", key: "/r", value: "v1.a" }, { kind: "put", revision: 2 }, 0, 10);
+  const put2 = ok({ kind: "put", key: "/r", value: "v2.a" }, { kind: "put", revision: 3 }, 5, 20);
+  const seen = (value: string, modRevision: number): Seen => ({
+    value,
+    modRevision,
+    createRevision: 2,
+    version: modRevision - 1,
+  });
+  const get = (revision: number, found: Seen | null, from: number): KeyOperation =>
+    ok({ kind: "get", key: "/r" }, { kind: "get", revision, found }, from, from + 1);
+
+  it("takes answers that fit their revisions, in the order of real time", () => {
+    const reads = [get(2, seen("v1.a", 2), 6), get(3, seen("v2.a", 3), 21), get(4, null, 30)];
+    assert.deepEqual(checkWitness([put1, put2, ...reads], history), []);
+  });
+
+  it("finds an answer that does not fit its revision, and a place that goes back in real time", () => {
+    assert.equal(checkWitness([put1, get(3, seen("v1.a", 2), 21)], history).length, 1);
+    assert.equal(checkWitness([put1, put2, get(2, seen("v1.a", 2), 21)], history).length, 1, "a stale read");
+    const late = ok({ kind: "put", key: "/r", value: "v1.a" }, { kind: "put", revision: 2 }, 21, 22);
+    assert.equal(checkWitness([put2, late], history).length, 1, "a write before one that had ended");
+  });
+
+  it("finds a compare-and-set that should have failed, or should not", () => {
+    const cas = (succeeded: boolean): KeyOperation =>
+      ok(
+        compareAndSet("/r", { value: "v1.a" }, "v2.a"),
+        { kind: "txn", succeeded, revision: 3, responses: succeeded ? [{ kind: "put", revision: 3 }] : [] },
+        12,
+        20,
+      );
+    assert.deepEqual(checkWitness([put1, cas(true)], history), []);
+    const wrong = compareAndSet("/r", { value: "v1.a" }, "v9.a");
+    const failed = ok(wrong, { kind: "txn", succeeded: false, revision: 2, responses: [] }, 12, 20);
+    assert.equal(checkWitness([put1, failed], history).length, 1);
   });
 });

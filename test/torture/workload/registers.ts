@@ -1,10 +1,11 @@
 import type { Client } from "@lockstep/client";
 import type { History } from "../../linearizability/history.ts";
 import { compareAndSet, valuesOf } from "../../linearizability/words.ts";
-import type { KeyInput, KeyOutput, KeyStep, KeyTxn, Seen } from "../../linearizability/words.ts";
+import type { KeyInput, KeyOutput, KeyTxn, Seen } from "../../linearizability/words.ts";
 import { actAgainAndAgain, toFailure } from "./actor.ts";
 import type { Result, Stage, Values } from "./actor.ts";
 import { execute } from "./key-operations.ts";
+import { stepsTaken } from "./witness.ts";
 
 const KEYS = 10;
 const ACTORS = 10;
@@ -99,18 +100,28 @@ class RegisterActor {
       : compareAndSet(key, { value: last.value }, value, true);
   }
 
-  /** Moves two keys at once if one of them is as it was seen last. */
+  /** Moves two keys at once if one of them is as it was seen last. Always the same two: what belongs together is searched
+   * together by the checker. */
   #transaction(key: string): KeyTxn {
-    const other = this.#key();
+    const other = this.#partner(key);
     const last = this.#last.get(key) ?? null;
-    const second: KeyTxn["success"] =
-      other === key ? [] : [{ kind: "put", key: other, value: this.#values.next(this.#name) }];
     return {
       kind: "txn",
       compares: [{ key, target: "mod-revision", operator: "=", operand: last?.modRevision ?? 0 }],
-      success: [{ kind: "put", key, value: this.#values.next(this.#name) }, ...second],
-      failure: [{ kind: "get", key }, ...(other === key ? [] : [{ kind: "get", key: other } as const])],
+      success: [
+        { kind: "put", key, value: this.#values.next(this.#name) },
+        { kind: "put", key: other, value: this.#values.next(this.#name) },
+      ],
+      failure: [
+        { kind: "get", key },
+        { kind: "get", key: other },
+      ],
     };
+  }
+
+  #partner(key: string): string {
+    const number = Number(key.slice(key.lastIndexOf("/") + 1));
+    return `/register/${String(number ^ 1)}`;
   }
 
   #key(): string {
@@ -149,9 +160,4 @@ class RegisterActor {
     }
     return applied.size > 0;
   }
-}
-
-function stepsTaken(input: KeyInput, output: KeyOutput): readonly KeyStep[] {
-  if (input.kind !== "txn") return [input];
-  return output.kind === "txn" && output.succeeded ? input.success : input.failure;
 }
