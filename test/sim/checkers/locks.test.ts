@@ -26,8 +26,8 @@ interface SetUp {
   readonly truth: ManualTruth;
   readonly locks: LockLedger;
   /** The cell gives the lock to a session. @returns the token */
-  give(leaseId: string): number;
-  take(): void;
+  readonly give: (leaseId: string) => number;
+  readonly take: () => void;
 }
 
 function setUp(): SetUp {

@@ -27,8 +27,8 @@ interface SetUp {
   readonly truth: ManualTruth;
   readonly compactions: CompactionLedger;
   /** The batch of one revision. */
-  batch(revision: number): WatchBatch;
-  checker(spec?: Partial<WatchedSpec>): WatchChecker;
+  readonly batch: (revision: number) => WatchBatch;
+  readonly checker: (spec?: Partial<WatchedSpec>) => WatchChecker;
 }
 
 /** Revision 2 puts a and b, 3 puts a, 4 puts x (elsewhere), 5 deletes a and b by expiry, 6 puts a. */
@@ -143,7 +143,11 @@ describe("the checker of watches", () => {
     assert.throws(() => checker(start).batch(wrong({ cause: "lease-expired" })), /I9-cause/);
     assert.throws(() => checker(start).batch(wrong({ previous: stale })), /I9-previous/);
     const { kv } = event;
-    const other = new KeyValue({ ...kv, key: kv.key, value: Buffer.from("?") });
+    const { key, createRevision, modRevision, version, leaseId } = kv;
+    const other = new KeyValue({
+      ...{ key, createRevision, modRevision, version, leaseId },
+      value: Buffer.from("?"),
+    });
     assert.throws(() => checker(start).batch(wrong({ kv: other })), /I9-value/);
     assert.throws(() => checker({ ...start, returnPrevious: false }).batch(batch(3)), /I9-previous/);
   });

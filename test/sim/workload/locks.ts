@@ -22,20 +22,22 @@ export async function runLocks(context: ActorContext, tools: Tools): Promise<voi
   await withConnections(context, tools, async (connection) => {
     while (!connection.over) {
       const session = await openSession(connection, drawSessionPlan(connection, 0.25));
-      if (session === undefined) {
-        await pause(context, tools.plan.operationsPerSecond);
-        continue;
-      }
-      const rounds = context.dice.between(1, ROUNDS_PER_SESSION_MAX);
-      for (let round = 0; round < rounds && !connection.over && !session.lost.aborted; round++) {
-        await contend(connection, session);
-        await pause(context, tools.plan.operationsPerSecond);
-      }
-      // A process that goes away without a word: only the lease frees what it holds.
-      if (context.dice.chance(ABANDON_CHANCE)) return;
-      await closeSession(connection, session);
+      if (session !== undefined) await contendIn(connection, session);
+      await pause(context, tools.plan.operationsPerSecond);
     }
   });
+}
+
+async function contendIn(connection: Connection, session: Session): Promise<void> {
+  const { context, tools } = connection;
+  const rounds = context.dice.between(1, ROUNDS_PER_SESSION_MAX);
+  for (let round = 0; round < rounds && !connection.over && !session.lost.aborted; round++) {
+    await contend(connection, session);
+    await pause(context, tools.plan.operationsPerSecond);
+  }
+  // A process that goes away without a word: only the lease frees what it holds.
+  if (context.dice.chance(ABANDON_CHANCE)) connection.close();
+  else await closeSession(connection, session);
 }
 
 async function contend(connection: Connection, session: Session): Promise<void> {

@@ -54,9 +54,9 @@ export interface Tools {
   /** What is known of the cell as a whole. */
   readonly health: Health;
   /** A value that nobody else writes in this history. */
-  uniqueValue(): string;
+  readonly uniqueValue: () => string;
   /** A number that no other connection has. */
-  nextConnection(): number;
+  readonly nextConnection: () => number;
 }
 
 export interface Health {
