@@ -1,7 +1,7 @@
 import type { WireRange } from "./bytes.ts";
 import type { Channel } from "./channel/channel.ts";
 import type { ChannelWatch, WatchListener } from "./channel/watches.ts";
-import type { LockstepError } from "./errors.ts";
+import { LockstepError } from "./errors.ts";
 import type { WatchBatch, WatchEvent } from "./types.ts";
 
 const DEFAULT_BUFFER_EVENTS = 1_024;
@@ -37,6 +37,7 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
   readonly #queue: WatchBatch[] = [];
   #queuedEvents = 0;
   #waiter: Waiter | undefined;
+  readonly #rejectCreated: (error: LockstepError) => void;
   #rejectWaiter: ((error: LockstepError) => void) | undefined;
   #error: LockstepError | undefined;
   #over = false;
@@ -51,6 +52,7 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
       resolveCreated = resolve;
       rejectCreated = reject;
     });
+    this.#rejectCreated = rejectCreated;
     // Whoever does not ask for it hears of the failure by iterating.
     this.created.catch(() => undefined);
     const listener: WatchListener = {
@@ -87,6 +89,7 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
   cancel(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#rejectCreated(new LockstepError("cancelled", "not-applied", "the watch was cancelled"));
     this.#watch.cancel();
     this.#queue.length = 0;
     this.#waiter?.({ done: true, value: undefined });

@@ -133,7 +133,8 @@ export class Nemesis {
       case "restart":
         return this.#background(host.stop());
       case "pause":
-        return this.#pause(host);
+      case "pause-leader":
+        return this.#pause((fault === "pause" ? undefined : this.#leader()) ?? host);
       case "one-way": {
         const other = this.#dice.pick(world.hosts);
         if (other !== host) world.network.cutOneWay(host.name, other.name);
@@ -213,10 +214,23 @@ export class Nemesis {
   }
 
   #isolateLeader(): void {
-    const leader = this.#world.running().find(({ member }) => member?.core.replica.isLeader === true);
+    const leader = this.#leader();
     if (leader === undefined) return;
-    this.#world.network.isolate(leader.name, this.#dice.pick(["both", "in", "out"]));
+    const { network, hosts } = this.#world;
+    if (this.#dice.chance(0.5)) {
+      // Cut off from the members alone: clients go on to ask it.
+      network.partition([
+        [leader.name],
+        hosts.map(({ name }) => name).filter((name) => name !== leader.name),
+      ]);
+    } else {
+      network.isolate(leader.name, this.#dice.pick(["both", "in", "out"]));
+    }
     this.#healLater();
+  }
+
+  #leader(): SimHost | undefined {
+    return this.#world.running().find(({ member }) => member?.core.replica.isLeader === true);
   }
 
   #healLater(): void {

@@ -21,6 +21,7 @@ export const FAULTS = [
   "power-cut-everywhere",
   "restart",
   "pause",
+  "pause-leader",
   "partition",
   "one-way",
   "isolate-leader",

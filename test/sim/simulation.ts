@@ -70,12 +70,12 @@ async function live(world: World): Promise<void> {
   await until(world, world.plan.workSeconds);
 
   nemesis.end();
+  world.workload.healed();
   const healedAtUs = world.loop.nowUs;
   const repaired = operatorsDone(world, operators);
   await until(world, RECOVERY_SECONDS);
   world.stopping = true;
   await until(world, REST_SECONDS_MAX, () => world.actorsLeft === 0);
-  world.workload.expectWatchesCaughtUp();
   if (world.actorsLeft > 0) world.violate("actors", `did not come to an end: ${world.actorsDoing()}`);
   await atRest(world, repaired);
   const { tickMs, electionTimeoutTicks } = world.plan.member;

@@ -1,7 +1,7 @@
 /** One simulated world: its time, its network, its hosts and its clients, and who watches over them. */
 import { crc32 } from "node:zlib";
 import { connect } from "@lockstep/client";
-import type { ActorContext, CoverageKey, Dice, Reporter, SimClient } from "./contract.ts";
+import type { ActorContext, CoverageKey, Dice, Reporter, SimClient, TimeUs } from "./contract.ts";
 import { emptyCoverage } from "./coverage.ts";
 import type { Coverage } from "./coverage.ts";
 import { God } from "./god/god.ts";
@@ -54,6 +54,8 @@ export class World {
   stopping = false;
   readonly #onTrace: ((line: string) => void) | undefined;
   readonly #clockDice: Dice;
+  /** The first leader of each term, in order of the terms. */
+  readonly #elections: { readonly term: number; readonly atUs: TimeUs }[] = [];
   /** Those that have not come to an end. */
   readonly #actors = new Set<string>();
   /** CRC-32 chain over every revision and every process's dice: what a history comes down to. */
@@ -84,6 +86,9 @@ export class World {
         watchPendingBytesMax: 256 * 1024 * 1024 + plan.member.watchPendingBytesMax,
         commandsPendingMax: plan.member.admission.commandsPendingMax,
       },
+    });
+    this.god.truth.onEntry((_entry, { outcomes }) => {
+      for (const outcome of outcomes) if (outcome.ok && outcome.replayed) this.count("replayed answers");
     });
     this.workload = createWorkload({
       ...{ plan: plan.workload, truth: this.god.truth, reporter, scheduler: loop },
@@ -146,6 +151,19 @@ export class World {
     return this.hosts
       .filter((host) => host !== joiner && host.state !== "retired" && host.state !== "lost")
       .map((host) => host.addresses.admin);
+  }
+
+  /** A member told something. */
+  memberLogged(message: string, fields: { readonly role?: unknown; readonly term?: unknown }): void {
+    if (message === "streaming the state to a member") this.count("snapshots sent");
+    if (message !== "role changed" || fields.role !== "leader") return;
+    const term = Number(fields.term);
+    if (term > (this.#elections.at(-1)?.term ?? 0)) this.#elections.push({ term, atUs: this.loop.nowUs });
+  }
+
+  /** The first election of a later term than this one. */
+  electedAfter(term: number): { readonly term: number; readonly atUs: TimeUs } | undefined {
+    return this.#elections.find((election) => election.term > term);
   }
 
   killClient(host: string): void {
@@ -215,15 +233,19 @@ export class World {
     let connections = 0;
     return {
       ...{ name, dice, scheduler: this.loop, truth: this.god.truth, reporter: this.reporter },
-      connect: async (): Promise<SimClient> => {
+      connect: async (options = {}): Promise<SimClient> => {
         connections += 1;
         const process = this.clients.get(host) ?? life;
         if (process === undefined) throw new Error(`no process on ${host}`);
-        const transport = createClientTransport(process, this.network, (address) => this.doorAt(address));
-        const endpoints = this.running().map((member) => member.addresses.client);
+        const running = this.running().map((member) => member.addresses.client);
+        const known = running.length > 0 ? running : this.hosts.map((member) => member.addresses.client);
+        const endpoints = options.pinned === true ? [dice.pick(known)] : known;
+        const reaches = (address: string): boolean => options.pinned !== true || endpoints.includes(address);
+        const transport = createClientTransport(process, this.network, (address) =>
+          reaches(address) ? this.doorAt(address) : undefined,
+        );
         const client = await connect({
-          ...{ transport, runtime: runtimeOf(process) },
-          endpoints: endpoints.length > 0 ? endpoints : this.hosts.map((member) => member.addresses.client),
+          ...{ transport, runtime: runtimeOf(process), endpoints },
           deadlineMs: this.plan.workload.deadlineMs,
         });
         return { process, client };

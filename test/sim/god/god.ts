@@ -157,10 +157,8 @@ export class God {
   /** Nothing is left of what was on the disk: what the member had promised is gone with it. */
   diskWiped(host: string): void {
     this.ended(host);
-    const disk = this.#disks.get(host);
-    if (disk === undefined) return;
+    // What it had acknowledged before was on a disk then, and counts: its id never comes back, so `#homes` keeps it.
     this.#disks.delete(host);
-    if (this.#homes.get(disk.memberId) === disk) this.#homes.delete(disk.memberId);
   }
 
   /** Bits on the disk were flipped beyond what a write-ahead log can make good: the next start may find less. */

@@ -18,6 +18,8 @@ import type { World } from "../world.ts";
 import { AdminCalls, askToJoin } from "./admin-calls.ts";
 import type { OpenAdmin } from "./admin-calls.ts";
 import { DiskFaults } from "./disk-faults.ts";
+import { DoorWatch } from "./door-watches.ts";
+import { watchRenewals } from "./renewal-laws.ts";
 import { HostStores, KEEP_ALL } from "./stores.ts";
 
 const DIRECTORY = "/data";
@@ -173,10 +175,9 @@ export class SimHost {
         proposal: () => undefined,
         read: () => undefined,
         apply: () => undefined,
-        renewed: (leases) => world.reporter.count("lease renewals", leases),
+        renewed: () => undefined,
       },
     });
-    const door = createNativeDoor({ coordinator: core.coordinator });
     const { identity, replica, coordinator, changes } = core;
     const service = createAdminService({
       ...{ replica, coordinator, changes, self: { ...identity, version: options.version } },
@@ -185,10 +186,13 @@ export class SimHost {
       ready: () => replica.leaderId !== 0,
     });
     this.#core = core;
+    const door = createNativeDoor({ coordinator });
     this.member = { host: this.name, memberId: identity.memberId, process, core, door };
     this.admin = { host: this.name, process, service };
     this.state = "running";
     world.god.started(this.member);
+    DoorWatch.open(world, this.member);
+    watchRenewals(world, this.member);
     world.trace(this.name, () => `runs as member ${String(identity.memberId)}`);
   }
 
@@ -249,7 +253,7 @@ export class SimHost {
     const world = this.#world;
     const tell = (message: string, fields?: object): void => {
       if (!process.alive) return;
-      if (message === "streaming the state to a member") world.count("snapshots sent");
+      world.memberLogged(message, fields ?? {});
       world.trace(this.name, () => `${message} ${fields === undefined ? "" : JSON.stringify(fields)}`);
     };
     return { debug: tell, info: tell, warn: tell, error: tell };
