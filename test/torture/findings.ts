@@ -12,6 +12,8 @@ export class Findings {
   readonly #file: WriteStream;
   readonly #violations = new Map<string, number>();
   readonly #counts = new Map<string, number>();
+  readonly #onViolation = new Set<(law: string) => void>();
+  #closed = false;
 
   constructor(scratch: string, print: (line: string) => void) {
     this.#print = print;
@@ -29,21 +31,30 @@ export class Findings {
 
   /** Told at once, with the time. */
   say(text: string): void {
+    if (this.#closed) return;
     const seconds = (this.elapsedMs / 1000).toFixed(1).padStart(7);
     this.#print(`${seconds} s  ${text}`);
     this.record({ kind: "said", text });
   }
 
-  /** One line of the history file. */
+  /** Called for each violation. */
+  listen(onViolation: (law: string) => void): void {
+    this.#onViolation.add(onViolation);
+  }
+
+  /** One line of the history file; after the end nobody cares any more. */
   record(event: object): void {
+    if (this.#closed) return;
     this.#file.write(`${JSON.stringify({ atMs: Math.round(this.elapsedMs * 1000) / 1000, ...event })}\n`);
   }
 
   violation(law: string, text: string): void {
+    if (this.#closed) return;
     const count = (this.#violations.get(law) ?? 0) + 1;
     this.#violations.set(law, count);
     if (count <= TOLD_MAX) this.say(`VIOLATION (${law}): ${text}`);
     else this.record({ kind: "violation", law, text });
+    for (const listener of this.#onViolation) listener(law);
   }
 
   count(what: string, by = 1): void {
@@ -64,6 +75,7 @@ export class Findings {
   }
 
   close(): Promise<void> {
+    this.#closed = true;
     return new Promise((resolve) => this.#file.end(resolve));
   }
 }

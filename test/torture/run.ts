@@ -34,6 +34,8 @@ export interface TortureOptions {
   readonly mounting: Mounting;
   /** Disks lie about what is durable: a torture with power cuts must fail then, which shows that they bite. */
   readonly lyingDisks?: boolean;
+  /** Ends as soon as one law is broken; nothing else is judged then. */
+  readonly endAtFirstViolation?: boolean;
   readonly print: (line: string) => void;
   /** Fires when the torture is to end at once, without a verdict. */
   readonly interrupt: AbortSignal;
@@ -65,9 +67,10 @@ export async function torture(options: TortureOptions): Promise<Verdict> {
   const onExit = (): void => destroyVolumes();
   process.once("exit", onExit);
   try {
-    await Promise.race([run.run(), interrupted(options.interrupt)]);
+    const early = options.endAtFirstViolation === true ? [firstViolation(findings)] : [];
+    await Promise.race([run.run(), interrupted(options.interrupt), ...early]);
   } catch (error) {
-    if (!options.interrupt.aborted) {
+    if (!options.interrupt.aborted && !(error instanceof Broken)) {
       findings.violation(
         "the torture runs",
         error instanceof Error ? (error.stack ?? error.message) : String(error),
@@ -86,6 +89,15 @@ export async function torture(options: TortureOptions): Promise<Verdict> {
     counts: findings.counts,
     ...(keep ? { folder: scratch } : {}),
   };
+}
+
+/** A law was broken, and that is all that was to be known. */
+class Broken extends Error {
+  override readonly name = "Broken";
+}
+
+function firstViolation(findings: Findings): Promise<never> {
+  return new Promise((_, reject) => findings.listen((law) => reject(new Broken(law))));
 }
 
 function interrupted(signal: AbortSignal): Promise<never> {
@@ -129,13 +141,14 @@ class Torture {
   }
 
   async #run(): Promise<void> {
-    const cell = await TorturedCell.start({
+    const cell = new TorturedCell({
       scratch: this.#scratch,
       mounting: this.#options.mounting,
       lyingDisks: this.#options.lyingDisks ?? false,
       onDeath: (member, { code, signal }) => this.#onDeath(member, String(code ?? signal)),
     });
     this.#cell = cell;
+    await cell.begin();
     this.#findings.say(
       `a cell of three serves; ${(this.#options.forMs / 1000).toFixed(0)} s of torture begin`,
     );
@@ -144,6 +157,7 @@ class Torture {
     const stage = this.#stage(cell, this.#writersEnd.signal);
     const watchers = createWatchers(this.#stage(cell, this.#watchersEnd.signal));
     this.#workers = new LockWorkers(stage, guard, this.#scratch);
+    cell.health.begin();
     const writing = Promise.all([
       tortureRegisters(stage, this.#values, this.#registers),
       tortureUniqueKeys(stage, this.#values),
@@ -224,7 +238,7 @@ class Torture {
     const nemesis = new Nemesis({ cell, dice: this.#dice.fork("nemesis"), findings: this.#findings, kinds });
     const ended = nemesis.run(this.#faultsEnd.signal);
     await Promise.race([ended, pause(this.#faultsEnd.signal, forMs)]);
-    this.#findings.say("no new faults; those under way are undone");
+    if (!this.#closing) this.#findings.say("no new faults; those under way are undone");
     this.#faultsEnd.abort();
     await bounded(ended, LAST_FAULTS_MS_MAX, "the last faults come to their end");
   }

@@ -45,7 +45,8 @@ it(
     const told: string[] = [];
     const verdict = await torture({
       seed: SEED,
-      forMs: 15_000,
+      forMs: 30_000,
+      endAtFirstViolation: true,
       kinds: new Set(["power-cut-all"]),
       mounting,
       lyingDisks: true,

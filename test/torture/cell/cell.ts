@@ -34,21 +34,20 @@ export class TorturedCell {
   readonly #rules = new Set<NetworkRule>();
   #members: TorturedMember[] = [];
   #count = 0;
+  #stopped = false;
 
-  private constructor(options: TorturedCellOptions) {
+  constructor(options: TorturedCellOptions) {
     this.#options = options;
   }
 
   /** One voter, two learners, promotion: the way every cell grows. */
-  static async start(options: TorturedCellOptions): Promise<TorturedCell> {
-    const cell = new TorturedCell(options);
-    const first = await cell.#create();
+  async begin(): Promise<void> {
+    const first = await this.#create();
     first.start({ kind: "bootstrap" });
     await first.untilServing();
-    await cell.leader();
-    const others = [await cell.join(), await cell.join()];
-    await cell.change({ promote: others.map(({ name }) => name) });
-    return cell;
+    await this.leader();
+    const others = [await this.join(), await this.join()];
+    await this.change({ promote: others.map(({ name }) => name) });
   }
 
   /** Members in the cell or on their way into it, those with lost disks excepted. */
@@ -167,6 +166,8 @@ export class TorturedCell {
 
   /** Ends all processes; with evidence, folders are copied before their volumes go. */
   async stop(options: { readonly keepEvidence: boolean }): Promise<void> {
+    this.#stopped = true;
+    for (const member of this.#members) member.retire();
     await Promise.all(this.#members.map((member) => member.kill()));
     for (const member of this.#members) {
       if (options.keepEvidence) member.keepEvidence();
@@ -178,9 +179,15 @@ export class TorturedCell {
     this.#count += 1;
     const name = `m${String(this.#count)}`;
     const { scratch, mounting, lyingDisks: lyingDisk, onDeath } = this.#options;
+    if (this.#stopped) throw new Error("the torture is over");
     const volume = Volume.create(join(scratch, name), mounting);
     const member = await TorturedMember.create({ name, volume, scratch, lyingDisk, onDeath });
     this.#members.push(member);
+    if (this.#stopped) {
+      member.retire();
+      member.close();
+      throw new Error("the torture is over");
+    }
     this.#applyRules();
     return member;
   }

@@ -12,6 +12,11 @@ export class Health {
   /** When the longest gap ended, by the monotonic clock. */
   longestGapEndedAt: number = performance.now();
 
+  /** Writers begin now. */
+  begin(): void {
+    this.#lastAck = performance.now();
+  }
+
   setVoters(names: readonly string[]): void {
     this.#voters = names;
     this.#look();

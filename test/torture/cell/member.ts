@@ -55,6 +55,7 @@ export class TorturedMember {
   #child: ChildProcess | undefined;
   #exit: Promise<Exit> = Promise.resolve({ code: null, signal: null });
   #serving = false;
+  #retired = false;
   /** Exits are part of a fault while this is above 0. */
   #mayDie = 0;
   readonly #reports = new Set<(report: Report) => void>();
@@ -102,7 +103,7 @@ export class TorturedMember {
   start(origin: Origin = this.#origin): void {
     this.#origin = origin;
     if (this.wiped) throw new TypeError(`${this.name} has lost its disk and must not be started`);
-    if (this.running) return;
+    if (this.running || this.#retired) return;
     const [client, http, peer, admin, ops] = [0, 1, 2, 3, 4].map((port) => this.#address(port)) as [
       string,
       string,
@@ -148,6 +149,11 @@ export class TorturedMember {
         resolve({ code, signal });
       });
     });
+  }
+
+  /** It is never started again, whoever asks. */
+  retire(): void {
+    this.#retired = true;
   }
 
   signal(signal: NodeJS.Signals): void {
