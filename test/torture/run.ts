@@ -1,7 +1,6 @@
 import { connect } from "@lockstep/client";
 import type { Client } from "@lockstep/client";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { checkHistory } from "../linearizability/check-history.ts";
 import { History } from "../linearizability/history.ts";
@@ -12,6 +11,7 @@ import { destroyVolumes } from "./cell/volume.ts";
 import type { Mounting } from "./cell/volume.ts";
 import { Dice } from "./dice.ts";
 import { Findings } from "./findings.ts";
+import { createScratch, disown, removeLeftovers } from "./leftovers.ts";
 import { Nemesis } from "./nemesis/nemesis.ts";
 import { pause, Values } from "./workload/actor.ts";
 import type { Stage } from "./workload/actor.ts";
@@ -61,7 +61,8 @@ const RANGE_LIMIT = 1_000;
 
 /** Starts a cell, tortures it, lets it heal, and judges what was seen. */
 export async function torture(options: TortureOptions): Promise<Verdict> {
-  const scratch = mkdtempSync(join(tmpdir(), `lockstep-torture-${String(options.seed)}-`));
+  removeLeftovers();
+  const scratch = createScratch(options.seed);
   const findings = new Findings(scratch, options.print);
   const run = new Torture(options, scratch, findings);
   const onExit = (): void => destroyVolumes();
@@ -82,7 +83,8 @@ export async function torture(options: TortureOptions): Promise<Verdict> {
   await findings.close();
   process.off("exit", onExit);
   const keep = !passed && !options.interrupt.aborted;
-  if (!keep) rmSync(scratch, { recursive: true, force: true });
+  if (keep) disown(scratch);
+  else rmSync(scratch, { recursive: true, force: true });
   return {
     passed,
     lines: run.summary(),

@@ -179,17 +179,22 @@ export class TorturedCell {
     this.#count += 1;
     const name = `m${String(this.#count)}`;
     const { scratch, mounting, lyingDisks: lyingDisk, onDeath } = this.#options;
-    if (this.#stopped) throw new Error("the torture is over");
+    if (this.#isStopped()) throw new Error("the torture is over");
     const volume = Volume.create(join(scratch, name), mounting);
     const member = await TorturedMember.create({ name, volume, scratch, lyingDisk, onDeath });
     this.#members.push(member);
-    if (this.#stopped) {
+    if (this.#isStopped()) {
       member.retire();
       member.close();
       throw new Error("the torture is over");
     }
     this.#applyRules();
     return member;
+  }
+
+  /** Asked anew: it may have been stopped while something was waited for. */
+  #isStopped(): boolean {
+    return this.#stopped;
   }
 
   async #list(): Promise<admin.ListMembersResponse> {
