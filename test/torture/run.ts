@@ -1,8 +1,6 @@
 import { connect } from "@lockstep/client";
-import type { Client } from "@lockstep/client";
 import { rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { checkHistory } from "../linearizability/check-history.ts";
 import { History } from "../linearizability/history.ts";
 import { until } from "../support/until.ts";
 import { TorturedCell } from "./cell/cell.ts";
@@ -11,19 +9,18 @@ import { destroyVolumes } from "./cell/volume.ts";
 import type { Mounting } from "./cell/volume.ts";
 import { Dice } from "./dice.ts";
 import { Findings } from "./findings.ts";
+import { Judge } from "./judge.ts";
 import { createScratch, disown, removeLeftovers } from "./leftovers.ts";
 import { Nemesis } from "./nemesis/nemesis.ts";
 import { pause, Values } from "./workload/actor.ts";
 import type { Stage } from "./workload/actor.ts";
-import { CanonicalHistory, toPlainValue, toText } from "./workload/canonical-history.ts";
 import { GuardedRegister } from "./workload/guard.ts";
 import { Ledger } from "./workload/ledger.ts";
 import { LockWorkers } from "./workload/locks.ts";
 import { tortureRegisters } from "./workload/registers.ts";
 import { tortureSessions } from "./workload/sessions.ts";
 import { tortureUniqueKeys } from "./workload/unique-keys.ts";
-import { checkWitness } from "./workload/witness.ts";
-import { createWatchers, readHistory } from "./workload/watchers.ts";
+import { createWatchers } from "./workload/watchers.ts";
 import type { Watcher } from "./workload/watchers.ts";
 
 export interface TortureOptions {
@@ -53,11 +50,6 @@ export interface Verdict {
 const LAST_FAULTS_MS_MAX = 240_000;
 const HEAL_MS_MAX = 90_000;
 const REST_MS_MAX = 90_000;
-/** What no user should have to wait for while a majority is well. Generous: two cores for everything. */
-const GAP_MS_MAX = 45_000;
-/** From here on it is a finding when the locks were never put to the test. */
-const LONG_ENOUGH_FOR_STALE_WRITES_MS = 120_000;
-const RANGE_LIMIT = 1_000;
 
 /** Starts a cell, tortures it, lets it heal, and judges what was seen. */
 export async function torture(options: TortureOptions): Promise<Verdict> {
@@ -122,7 +114,7 @@ class Torture {
   #cell: TorturedCell | undefined;
   #guard: GuardedRegister | undefined;
   #workers: LockWorkers | undefined;
-  #history: CanonicalHistory | undefined;
+  readonly #judge: Judge;
   #closing = false;
 
   constructor(options: TortureOptions, scratch: string, findings: Findings) {
@@ -130,6 +122,13 @@ class Torture {
     this.#scratch = scratch;
     this.#findings = findings;
     this.#dice = new Dice(`torture ${String(options.seed)}`);
+    this.#judge = new Judge({
+      findings,
+      scratch,
+      ledger: this.#ledger,
+      registers: this.#registers,
+      forMs: options.forMs,
+    });
   }
 
   /** Until the verdict. What can be judged without a cell is judged also when the cell does not get that far. */
@@ -137,7 +136,7 @@ class Torture {
     try {
       await this.#run();
     } catch (error) {
-      if (!this.#closing) this.#checkRegisters();
+      if (!this.#closing) this.#judge.checkRegisters();
       throw error;
     }
   }
@@ -176,7 +175,7 @@ class Torture {
     const upTo = await this.#rest(cell, watchers);
     this.#watchersEnd.abort();
     await watching;
-    await this.#judge(cell, watchers, upTo);
+    await this.#judge.judge({ cell, watchers, guard, upTo });
   }
 
   /** Ends everything that it began, wherever it stands. */
@@ -188,7 +187,7 @@ class Torture {
     await this.#cell?.stop(options);
     if (options.keepEvidence) {
       writeFileSync(join(this.#scratch, "registers.jsonl"), this.#registers.toJsonLines());
-      writeFileSync(join(this.#scratch, "revisions.jsonl"), this.#history?.toJsonLines() ?? "");
+      writeFileSync(join(this.#scratch, "revisions.jsonl"), this.#judge.history?.toJsonLines() ?? "");
     }
     destroyVolumes();
   }
@@ -264,163 +263,33 @@ class Torture {
   async #rest(cell: TorturedCell, watchers: readonly Watcher[]): Promise<number> {
     const client = await connect({ endpoints: cell.endpoints, connectTimeoutMs: HEAL_MS_MAX });
     try {
+      const writersEndedAt = performance.now();
       await until(
         "no lease is left",
         async () => ((await client.leaseList()).leases.length === 0 ? true : undefined),
         REST_MS_MAX,
       );
-      this.#pass("no orphaned sessions");
+      this.#judge.pass("no orphaned sessions");
+      const seconds = ((performance.now() - writersEndedAt) / 1000).toFixed(1);
+      this.#findings.say(`at rest: the last session ended ${seconds} s after the last writer`);
       const value = this.#values.next("end");
       const { revision } = await client.put("/register/end", value, { deadlineMs: 30_000 });
       this.#ledger.acknowledged("/register/end", value, revision);
       await until(
-        `all watchers have seen revision ${String(revision)}; they are at ${watchers.map(({ upTo }) => upTo).join(", ")}`,
-        () => (watchers.every(({ upTo }) => upTo >= revision) ? true : undefined),
+        `all watchers have seen revision ${String(revision)}`,
+        () => {
+          const behind = watchers.filter(({ upTo }) => upTo < revision);
+          if (behind.length === 0) return true;
+          throw new Error(
+            behind.map(({ manner, upTo }) => `${manner.name} is at ${String(upTo)}`).join(", "),
+          );
+        },
         REST_MS_MAX,
       );
       return revision;
     } finally {
       client.close();
     }
-  }
-
-  async #judge(cell: TorturedCell, watchers: readonly Watcher[], upTo: number): Promise<void> {
-    const findings = this.#findings;
-    await this.#verdict("digests of all members agree", async () => {
-      await cell.agreedDigest(REST_MS_MAX).catch((error: unknown) => {
-        findings.violation("divergence", error instanceof Error ? error.message : String(error));
-      });
-    });
-    const history = await this.#readHistories(cell, upTo);
-    await this.#verdict("acknowledged writes are there, refused ones are not, each happened once", () =>
-      this.#ledger.check(history, findings),
-    );
-    await this.#verdict("registers are linearizable", () => this.#checkRegisters(history));
-    await this.#verdict("watches are ordered, unique, atomic and complete", () => {
-      for (const watcher of watchers) watcher.check(history, findings);
-    });
-    await this.#verdict("locks: one owner at a time, no stale write passed the guard", () => {
-      this.#guard?.check(history);
-      if (this.#options.forMs < LONG_ENOUGH_FOR_STALE_WRITES_MS) return;
-      if ((this.#guard?.staleWithoutGuard ?? 0) === 0) {
-        findings.violation(
-          "checks that bite",
-          "no stale write reached the twin: the guard was not put to the test",
-        );
-      }
-    });
-    await this.#verdict("writes go on while a majority is well", () => {
-      const { longestGapMs } = cell.health;
-      if (longestGapMs <= GAP_MS_MAX) return;
-      findings.violation(
-        "writes go on",
-        `no write was acknowledged for ${(longestGapMs / 1000).toFixed(1)} s`,
-      );
-    });
-  }
-
-  /** @param history absent: the cell did not get as far as telling it */
-  #checkRegisters(history?: CanonicalHistory): void {
-    const problems = history === undefined ? undefined : checkWitness(this.#registers.operations(), history);
-    for (const problem of problems ?? []) this.#findings.violation("registers follow the revisions", problem);
-    const verdict = checkHistory(this.#registers);
-    switch (verdict.kind) {
-      case "linearizable":
-        this.#findings.count("linearizability search steps", verdict.steps);
-        return;
-      case "violation":
-        this.#findings.violation(verdict.law, verdict.text);
-        return;
-      case "budget-exhausted":
-        // The search for any order gave up; the one that the revisions tell is a proof all the same.
-        if (problems?.length === 0) this.#findings.count("linearizability shown by the revisions alone");
-        else this.#findings.violation("linearizability", verdict.text);
-    }
-  }
-
-  /** What happened, as every member tells it; they must tell the same, and the state must be what it leads to. */
-  async #readHistories(cell: TorturedCell, upTo: number): Promise<CanonicalHistory> {
-    let first: { readonly member: string; readonly history: CanonicalHistory } | undefined;
-    await this.#verdict("every member tells the same history, and holds what it leads to", async () => {
-      for (const { name, clientAddress } of cell.members) {
-        const client = await connect({ endpoints: [clientAddress], connectTimeoutMs: 30_000 });
-        try {
-          const history = new CanonicalHistory(await readHistory(client, upTo, REST_MS_MAX), upTo);
-          first ??= { member: name, history };
-          this.#compare(first, { member: name, history });
-          await this.#compareState(name, client, history);
-        } finally {
-          client.close();
-        }
-      }
-    });
-    if (first === undefined) throw new Error("no member told its history");
-    this.#history = first.history;
-    this.#history = first.history;
-    this.#findings.count("revisions", first.history.revisions.length);
-    return first.history;
-  }
-
-  #compare(
-    one: { readonly member: string; readonly history: CanonicalHistory },
-    other: { readonly member: string; readonly history: CanonicalHistory },
-  ): void {
-    const [a, b] = [one.history.revisions, other.history.revisions];
-    for (let n = 0; n < Math.max(a.length, b.length); n += 1) {
-      const texts = [a[n], b[n]].map((revision) => (revision === undefined ? "nothing" : toText(revision)));
-      if (texts[0] === texts[1]) continue;
-      this.#findings.violation(
-        "one history",
-        `${one.member} tells ${String(texts[0])}; ${other.member} tells ${String(texts[1])}`,
-      );
-      return;
-    }
-  }
-
-  async #compareState(member: string, client: Client, history: CanonicalHistory): Promise<void> {
-    const wanted = history.finalState();
-    let from = "/";
-    for (let more = true; more;) {
-      const page = await client.range(
-        { from },
-        { limit: RANGE_LIMIT, revision: history.upTo, deadlineMs: 30_000 },
-      );
-      for (const kv of page.kvs) {
-        const value = toPlainValue(kv.value);
-        if (wanted.get(kv.keyText) !== value) {
-          this.#findings.violation(
-            "state follows from history",
-            `${member} holds ${kv.keyText} = ${value}; its history leads to ${String(wanted.get(kv.keyText))}`,
-          );
-        }
-        wanted.delete(kv.keyText);
-        if (/^\/(session|locks)\//.test(kv.keyText)) {
-          this.#findings.violation("no orphans", `${member} holds ${kv.keyText} although no session is left`);
-        }
-      }
-      ({ more } = page);
-      from = `${page.kvs.at(-1)?.keyText ?? ""}\0`;
-    }
-    for (const [key, value] of wanted) {
-      this.#findings.violation("state follows from history", `${member} lacks ${key} = ${value}`);
-    }
-  }
-
-  /** Runs one checker; without a violation it counts as passed. */
-  async #verdict(name: string, checker: () => Promise<void> | void): Promise<void> {
-    const total = (): number =>
-      [...this.#findings.violations.values()].reduce((sum, count) => sum + count, 0);
-    const before = total();
-    try {
-      await checker();
-    } catch (error) {
-      this.#findings.violation(name, error instanceof Error ? error.message : String(error));
-    }
-    if (total() === before) this.#pass(name);
-  }
-
-  #pass(name: string): void {
-    this.#findings.count(`verdict: ${name}`);
   }
 }
 

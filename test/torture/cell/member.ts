@@ -16,9 +16,9 @@ import type { Volume } from "./volume.ts";
 
 const MAIN = new URL("../member-main.ts", import.meta.url).pathname;
 const MIB = 1024 * 1024;
-/** Small, so that a member that was down for some seconds needs the whole state, and a segment is cut now and then. */
+/** Small, so that a member that was down for some seconds needs the whole state, and segments come and go. */
 const LOG_KEEP_BYTES = 256 * 1024;
-const SEGMENT_BYTES = MIB;
+const SEGMENT_BYTES = 256 * 1024;
 export const RESERVE_BYTES: number = 48 * MIB;
 const READY_MS_MAX = 60_000;
 const LOG_LINE_CHARACTERS_MAX = 400;

@@ -135,7 +135,8 @@ export function names(members: readonly TorturedMember[]): string {
   return members.map(({ name }) => name).join(", ");
 }
 
-/** For lines: `1.3 s`. */
+/** For lines: `20 ms` or `1.3 s`. */
 export function seconds(ms: number): string {
+  if (Math.abs(ms) < 1_000) return `${String(ms)} ms`;
   return `${(ms / 1000).toFixed(1)} s`;
 }
