@@ -61,10 +61,10 @@ export class Nemesis {
   /** As any supervisor: a member that stopped itself is started again after a while, a lost one is replaced. */
   #watchOver(): void {
     this.#world.loop.in(this.#dice.between(1, 4) * SECOND_US, () => {
-      if (this.#over) return;
       for (const host of this.#world.hosts) {
         if (host.state === "down" && this.#dice.chance(0.5)) this.#restart(host);
       }
+      if (this.#over) return this.#watchOver();
       const lost = this.#world.hosts.find(({ state }) => state === "lost");
       if (lost !== undefined && !this.#operators.busy) this.#background(this.#operators.replace(lost.name));
       this.#watchOver();
@@ -168,7 +168,8 @@ export class Nemesis {
       case "remove-member":
         return this.#shrink(host);
       case "replace-member":
-        return this.#background(this.#operators.replace(host.name));
+        if (this.#isSound()) this.#background(this.#operators.replace(host.name));
+        return;
     }
   }
 
@@ -257,10 +258,14 @@ export class Nemesis {
   /** Whether the cell can afford to lose this disk: everybody else is sound, and a majority remains. */
   #mayLose(host: SimHost): boolean {
     const world = this.#world;
-    if (this.#operators.busy) return false;
-    if (world.hosts.some(({ state }) => state === "lost")) return false;
+    if (this.#operators.busy || !this.#isSound()) return false;
     const members = world.hosts.filter(({ state }) => state !== "retired");
     return members.length >= 3 && members.every((other) => other === host || other.isUp);
+  }
+
+  /** No disk is lost: who takes a healthy member out of a cell with a sick one may take its majority. */
+  #isSound(): boolean {
+    return this.#world.hosts.every(({ state }) => state !== "lost");
   }
 
   #lose(host: SimHost): void {
@@ -285,7 +290,7 @@ export class Nemesis {
 
   #shrink(host: SimHost): void {
     const voters = this.#world.hosts.filter(({ state }) => state !== "retired").length;
-    if (voters > 1) this.#background(this.#operators.shrink(host.name));
+    if (voters > 1 && this.#isSound()) this.#background(this.#operators.shrink(host.name));
   }
 
   #troubleClient(fault: "pause-client" | "kill-client" | "cut-client"): void {

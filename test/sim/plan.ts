@@ -78,7 +78,7 @@ export function drawPlan(seed: number): Plan {
     disk: drawDiskSpeed(dice),
     driftMax: dice.pick([0, 0.000_1, 0.002]),
     wallOffsetMsMax: dice.pick([0, 50, 5_000, 300_000]),
-    faultEverySeconds: drawFaultPause(dice, wildness) * (long ? 4 : 1),
+    faultEverySeconds: drawFaultPause(dice, wildness) * (long ? 3 : 1),
     faults: drawFaults(dice.fork("faults")),
     member: drawMember(dice.fork("member"), long),
     workload: drawWorkloadPlan(dice.fork("workload"), long ? 0.2 : 1),
@@ -91,7 +91,7 @@ function drawDiskSpeed(dice: Dice): DiskSpeed {
 }
 
 function drawFaultPause(dice: Dice, wildness: number): number {
-  return wildness === 0 ? 20 : dice.pick([1.5, 3, 6]) / Math.max(wildness, 0.3);
+  return wildness < 0.3 ? 6 : dice.pick([0.7, 1.5, 3, 6]);
 }
 
 /** Each kind of fault is absent from some histories and frequent in others. */

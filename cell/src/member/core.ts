@@ -246,8 +246,11 @@ function peerHandlers(parts: PeerParts): TransportHandlers {
       if (peer.toMemberId !== identity.memberId) return { ok: false, reason: "wrong-member" };
       const { membership } = state;
       if (membership.removedIds.includes(peer.memberId)) return { ok: false, reason: "removed" };
-      const record = findMember(membership, peer.memberId);
-      if (record === undefined) return { ok: false, reason: "unknown-member" };
+      const record = findMember(membership, peer.memberId) ?? replica.newcomers.find(peer.memberId);
+      if (record === undefined) {
+        replica.newcomers.knocked(peer.memberId);
+        return { ok: false, reason: "unknown-member" };
+      }
       if (record.incarnation !== peer.incarnation) return { ok: false, reason: "wrong-incarnation" };
       return { ok: true };
     },

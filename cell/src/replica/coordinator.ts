@@ -19,6 +19,7 @@ import type {
 import { admitMutation, admitRead } from "../admission/admission.ts";
 import type { AdmissionLimits, Load } from "../admission/admission.ts";
 import { assertNever } from "../invariant.ts";
+import { encodeMembership } from "../machine/membership.ts";
 import { isMember } from "../raft/index.ts";
 import type { Applied, CommandOutcome, NamespaceInfo } from "../machine/types.ts";
 import type { MemberId } from "../raft/types.ts";
@@ -259,6 +260,8 @@ export class CellCoordinator implements Coordinator {
         if (!this.#options.replica.isLeader) return reply({ ok: false, failure: failures.leaderChanged() });
         return this.read({ namespace, epoch, operation, consistency: "linearizable", deadlineMs }, reply);
       }
+      case "membership":
+        return answer(encodeMembership(this.#options.replica.parts.state.membership));
       default:
         return assertNever(forwarded);
     }

@@ -32,7 +32,8 @@ export type ForwardedHead =
       readonly epoch: number;
       readonly operation: LeaseTimeToLiveOperation;
       readonly deadlineMs: number;
-    };
+    }
+  | { readonly kind: "membership" };
 
 const OUTCOMES: readonly string[] = ["not-applied", "applied", "unknown"] satisfies OperationOutcome[];
 
@@ -61,6 +62,8 @@ export function forwardedHead(json: unknown): ForwardedHead {
         operation: timeToLiveOf(head["operation"]),
         ...deadlineOf(head),
       };
+    case "membership":
+      return { kind: "membership" };
     default:
       throw new DecodeError("a forwarded request of an unknown kind");
   }

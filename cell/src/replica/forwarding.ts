@@ -34,7 +34,9 @@ export type Forwarded =
       readonly epoch: number;
       readonly operation: LeaseTimeToLiveOperation;
       readonly deadlineMs: number;
-    };
+    }
+  /** On a member's own behalf: who belongs to the cell, as the asked one has applied it. Answered by its row. */
+  | { readonly kind: "membership" };
 
 const NOTHING = new Uint8Array();
 

@@ -28,6 +28,7 @@ import { LogKeeper } from "./log-keeper.ts";
 import { Proposals } from "./proposals.ts";
 import type { Waiter } from "./proposals.ts";
 import { ReadRounds } from "./reads.ts";
+import { Newcomers } from "./newcomers.ts";
 import type { PendingRead } from "./reads.ts";
 import type { Snapshots } from "./snapshots.ts";
 import type { SpaceWatch } from "./space.ts";
@@ -95,6 +96,7 @@ export class Replica {
   readonly reads: ReadRounds;
   readonly logKeeper: LogKeeper;
   readonly divergence: DivergenceDetector;
+  readonly newcomers: Newcomers;
   readonly #lane: AppendLane;
   readonly #applyQueue: ApplyQueue;
   readonly #listeners = new Set<ReplicaListener>();
@@ -127,6 +129,12 @@ export class Replica {
       wallMs: () => environment.clock.wallMs(),
       schedule: environment.schedule,
       pump,
+    });
+    this.newcomers = new Newcomers({
+      ...{ self: parts.self, environment },
+      membership: () => state.membership,
+      transport: () => this.#connections?.transport,
+      learnt: () => this.#updatePeers(),
     });
     this.reads = new ReadRounds({
       readIndex: (request) => raft.readIndex(request),
@@ -212,7 +220,8 @@ export class Replica {
 
   /** Who leads and where it listens, as far as this member knows. */
   leaderHint(): LeaderHint | undefined {
-    const record = findMember(this.parts.state.membership, this.leaderId);
+    const { leaderId } = this;
+    const record = findMember(this.parts.state.membership, leaderId) ?? this.newcomers.find(leaderId);
     if (record === undefined) return undefined;
     return {
       memberId: record.id,
@@ -544,7 +553,7 @@ export class Replica {
   #updatePeers(): void {
     const { state, self } = this.parts;
     this.#connections?.transport.setPeers(
-      state.membership.members
+      [...state.membership.members, ...this.newcomers.records()]
         .filter((member) => member.id !== self)
         .map((member) => ({
           memberId: member.id,
