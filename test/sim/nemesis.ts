@@ -265,7 +265,7 @@ export class Nemesis {
 
   /** No disk is lost: who takes a healthy member out of a cell with a sick one may take its majority. */
   #isSound(): boolean {
-    return this.#world.hosts.every(({ state }) => state !== "lost");
+    return this.#world.hosts.every(({ state, damaged }) => state !== "lost" && damaged === undefined);
   }
 
   #lose(host: SimHost): void {

@@ -242,7 +242,7 @@ export class World {
         const endpoints = options.pinned === true ? [dice.pick(known)] : known;
         const reaches = (address: string): boolean => options.pinned !== true || endpoints.includes(address);
         const transport = createClientTransport(process, this.network, (address) =>
-          reaches(address) ? this.doorAt(address) : undefined,
+          reaches(address) ? this.#serviceAt(address) : undefined,
         );
         const client = await connect({
           ...{ transport, runtime: runtimeOf(process), endpoints },
@@ -255,6 +255,13 @@ export class World {
         return world.stopping;
       },
     };
+  }
+
+  /** Names of members that are gone lead to one that is there, as those of a service do: a client may know no others. */
+  #serviceAt(address: string): OpenDoor | undefined {
+    const state = this.host(address.split(":")[0] ?? "")?.state;
+    if (state !== "retired" && state !== "lost") return this.doorAt(address);
+    return this.running()[0]?.member;
   }
 
   #clientProcess(host: string, label: string): KernelProcess {

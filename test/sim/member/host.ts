@@ -116,9 +116,14 @@ export class SimHost {
     const { process, member } = this;
     const core = this.#core;
     if (process === undefined || member === undefined || core === undefined) return this.kill();
-    await core.handOver();
-    member.door.close();
-    await core.close();
+    try {
+      await core.handOver();
+      member.door.close();
+      await core.close();
+    } catch (error) {
+      // A disk that fails while the member stops: it ends all the same, as after a crash.
+      if (!this.faults.excuses) throw error;
+    }
     if (process.alive) this.#end("stopped");
   }
 
