@@ -21,6 +21,8 @@ const STEP_MS = 250;
 const PROGRESS_CHANCE = 0.3;
 const REST_CHANCE = 0.02;
 const REST_MS_MEAN = 4_000;
+/** Shorter than what a watch may take to catch up at the end. */
+const REST_MS_MAX = 12_000;
 const CHANGE_CHANCE = 0.01;
 /** After so many steps it ends behind what is committed: nobody has said that the cell is well. */
 const CATCH_UP_STEPS_MAX = 360;
@@ -110,7 +112,7 @@ class StreamRound {
       } else if (this.#connection.over || context.dice.chance(CHANGE_CHANCE)) {
         break;
       } else if (context.dice.chance(REST_CHANCE)) {
-        await context.sleep(context.dice.exponential(REST_MS_MEAN));
+        await context.sleep(Math.min(REST_MS_MAX, context.dice.exponential(REST_MS_MEAN)));
       }
       if (context.dice.chance(PROGRESS_CHANCE)) this.#watch.requestProgress();
     }

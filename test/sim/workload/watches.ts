@@ -18,6 +18,8 @@ import {
 const BUFFER_EVENTS = 4;
 /** A consumer that rests sleeps so long on average: the buffer overflows meanwhile. */
 const REST_MS_MEAN = 4_000;
+/** Shorter than what a watch may take to catch up at the end. */
+const REST_MS_MAX = 12_000;
 const REST_CHANCE = 0.03;
 /** After a batch, the chance to stop and to go on by another watch. */
 const CHANGE_CHANCE = 0.01;
@@ -121,7 +123,7 @@ class WatchRound {
 
   async #rest(): Promise<void> {
     const { context, tools } = this.#connection;
-    await context.sleep(context.dice.exponential(REST_MS_MEAN));
+    await context.sleep(Math.min(REST_MS_MAX, context.dice.exponential(REST_MS_MEAN)));
     if ((this.#checker?.behind(BUFFER_EVENTS + 1) ?? 0) > BUFFER_EVENTS) {
       tools.reporter.count("watch slow consumers");
     }
