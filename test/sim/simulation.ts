@@ -92,7 +92,7 @@ function watchBounds(world: World): void {
 }
 
 async function founded(world: World, operators: Operators): Promise<void> {
-  let done = false;
+  let done = false as boolean;
   operators.found(world.plan.voters).then(
     () => (done = true),
     (error: unknown) => {

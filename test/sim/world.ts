@@ -228,13 +228,11 @@ export class World {
     readonly host: string;
     readonly dice: Dice;
   }): ActorContext {
-    const world = this;
+    const isStopping = (): boolean => this.stopping;
     const life = this.clients.get(host);
-    let connections = 0;
     return {
       ...{ name, dice, scheduler: this.loop, truth: this.god.truth, reporter: this.reporter },
       connect: async (options = {}): Promise<SimClient> => {
-        connections += 1;
         const process = this.clients.get(host) ?? life;
         if (process === undefined) throw new Error(`no process on ${host}`);
         const running = this.running().map((member) => member.addresses.client);
@@ -252,7 +250,7 @@ export class World {
       },
       sleep: (ms) => new Promise((resolve) => void (this.clients.get(host) ?? life)?.after(ms, resolve)),
       get stopping() {
-        return world.stopping;
+        return isStopping();
       },
     };
   }

@@ -1,4 +1,4 @@
-import { admin } from "@lockstep/proto";
+import type { admin } from "@lockstep/proto";
 import { JOIN_TRY_MS_MAX, JoinFailure } from "../../../cell/src/member/join.ts";
 import type { SimProcess } from "../contract.ts";
 import type { SimNetwork } from "../network/network.ts";
@@ -84,12 +84,11 @@ export class AdminCalls {
 }
 
 function toFailure({ message, metadata }: Refusal): AdminFailure {
-  const leader = metadata.get("lockstep-leader-admin")[0];
-  return new AdminFailure(
-    String(metadata.get("lockstep-error-code")[0] ?? "internal"),
-    message,
-    leader === undefined ? undefined : String(leader),
-  );
+  const text = (key: string): string | undefined => {
+    const [value] = metadata.get(key);
+    return typeof value === "string" ? value : undefined;
+  };
+  return new AdminFailure(text("lockstep-error-code") ?? "internal", message, text("lockstep-leader-admin"));
 }
 
 /** How a member of the simulated world asks to be let into its cell. */

@@ -106,7 +106,10 @@ export class Campaign {
       child.on("message", (message: FromWorker) => {
         clearTimeout(watchdog);
         if (message.kind === "done") this.#done(message);
-        if (this.#isOver) return void child.disconnect();
+        if (this.#isOver) {
+          child.disconnect();
+          return;
+        }
         seed = this.#next;
         this.#next += 1;
         send(child, { seed });
