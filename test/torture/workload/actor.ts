@@ -70,12 +70,10 @@ export async function actAgainAndAgain(
     if (worked) lastSuccess = now;
     if (now - lastSuccess > USELESS_MS_MAX) {
       stage.findings.count("clients replaced by hand");
-      stage.findings.record({
-        kind: "client replaced",
-        failure: failure?.code,
-        message: failure?.message,
-        info: client.info,
-      });
+      const { memberId, clientAddresses = [] } = client.info ?? {};
+      stage.findings.say(
+        `a client got nowhere for ${String(USELESS_MS_MAX / 1_000)} s and is replaced; at member ${String(memberId)}, it knew ${clientAddresses.join(" ")} and there are ${stage.endpoints().join(" ")}; at last: ${failure?.code ?? ""} (${failure?.message ?? ""})`,
+      );
       client.close();
       client = await connectTo(stage);
       lastSuccess = performance.now();
