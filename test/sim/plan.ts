@@ -111,7 +111,7 @@ function drawMember(dice: Dice, long: boolean): Plan["member"] {
     reserveBytes: 4 * 1024 * 1024,
     retention: dice.chance(0.5) ? undefined : { revisions: dice.pick([10, 100]) },
     retentionIntervalMs: 2_000,
-    logKeepBytes: dice.pick([256, 4_096, 32_768, 1_048_576]),
+    logKeepBytes: dice.pick([256, 256, 4_096, 1_048_576]),
     segmentBytes: dice.pick([8_192, 32_768, 262_144]),
     watchRingBytes: dice.pick([512, 16_384, 1_048_576]),
     watchPendingBytesMax: dice.pick([2_048, 65_536, 1_048_576]),

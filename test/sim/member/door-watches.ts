@@ -2,7 +2,7 @@ import type { Revision, WatchEnd, WatchEvent, WatchHandle } from "@lockstep/gate
 import type { Dice, SimMember, TimeUs, TrueEvent } from "../contract.ts";
 import type { World } from "../world.ts";
 
-const EVERYTHING = { key: Buffer.from([0]), rangeEnd: Buffer.from([0]) };
+const EVERYTHING = { key: Buffer.from([0]), rangeEnd: Buffer.alloc(0) };
 const PAUSE_US_MAX = 3_000_000;
 /** A consumer that is full says so now and then, and rests. */
 const FULL_CHANCE = 0.05;
