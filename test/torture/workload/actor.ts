@@ -62,13 +62,14 @@ export async function actAgainAndAgain(
   act: (client: Client) => Promise<Result>,
 ): Promise<void> {
   let client = await connectTo(stage);
-  let lastSuccess = performance.now();
+  let failingSince: number | undefined;
   while (!stage.stopping.aborted && client !== undefined) {
     const failure = await act(client);
     const worked = failure === undefined;
     const now = performance.now();
-    if (worked) lastSuccess = now;
-    if (now - lastSuccess > USELESS_MS_MAX) {
+    // Counted from the end of the first failure: an action may last for long before it fails.
+    failingSince = worked ? undefined : (failingSince ?? now);
+    if (failingSince !== undefined && now - failingSince > USELESS_MS_MAX) {
       stage.findings.count("clients replaced by hand");
       const { memberId, clientAddresses = [] } = client.info ?? {};
       stage.findings.say(
@@ -76,7 +77,7 @@ export async function actAgainAndAgain(
       );
       client.close();
       client = await connectTo(stage);
-      lastSuccess = performance.now();
+      failingSince = undefined;
     }
     await pause(stage.stopping, stage.dice.exponential(worked ? meanPauseMs : meanPauseMs * 5));
   }
