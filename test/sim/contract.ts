@@ -85,6 +85,7 @@ export const COVERAGE_KEYS = [
   "members joined",
   "members removed",
   "transfers",
+  "stalled leaders",
   "compactions",
   "crashes",
   "power cuts",

@@ -100,6 +100,7 @@ export class Nemesis {
       case "pause-client":
       case "kill-client":
       case "cut-client":
+      case "squeeze-client":
         return this.#troubleClient(fault);
       case "power-cut-everywhere":
         for (const host of members) this.#crash(host, "power cut");
@@ -121,6 +122,7 @@ export class Nemesis {
       | "pause-client"
       | "kill-client"
       | "cut-client"
+      | "squeeze-client"
       | "power-cut-everywhere"
     >,
   ): void {
@@ -293,12 +295,13 @@ export class Nemesis {
     if (voters > 1 && this.#isSound()) this.#background(this.#operators.shrink(host.name));
   }
 
-  #troubleClient(fault: "pause-client" | "kill-client" | "cut-client"): void {
+  #troubleClient(fault: "pause-client" | "kill-client" | "cut-client" | "squeeze-client"): void {
     const world = this.#world;
     if (world.clients.size === 0) return;
     const [name, process] = this.#dice.pick([...world.clients]);
     if (!process.alive) return;
     if (fault === "kill-client") return world.killClient(name);
+    if (fault === "squeeze-client") return this.#squeeze(name);
     if (fault === "cut-client") {
       world.network.isolate(name, this.#dice.pick(["both", "in", "out"]));
       return this.#healLater();
@@ -312,6 +315,21 @@ export class Nemesis {
     };
     this.#paused.add(resume);
     world.loop.in(this.#dice.exponential(4 * SECOND_US), resume);
+  }
+
+  /** What it is told comes late, and right after that it is not heard any more: old promises look like new ones. */
+  #squeeze(client: string): void {
+    const { network, loop } = this.#world;
+    network.isolate(client, "in");
+    loop.in(this.#dice.between(1 * SECOND_US, 4 * SECOND_US), () => {
+      if (this.#over) return;
+      network.heal();
+      loop.in(this.#dice.between(1_000, 300_000), () => {
+        if (this.#over) return;
+        network.isolate(client, "out");
+        this.#healLater();
+      });
+    });
   }
 
   #background(work: Promise<void>): void {

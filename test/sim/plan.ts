@@ -41,6 +41,7 @@ export const FAULTS = [
   "pause-client",
   "kill-client",
   "cut-client",
+  "squeeze-client",
 ] as const;
 export type Fault = (typeof FAULTS)[number];
 

@@ -156,6 +156,7 @@ export class World {
   /** A member told something. */
   memberLogged(message: string, fields: { readonly role?: unknown; readonly term?: unknown }): void {
     if (message === "streaming the state to a member") this.count("snapshots sent");
+    if (message === "the disk stalls: handing leadership over") this.count("stalled leaders");
     if (message !== "role changed" || fields.role !== "leader") return;
     const term = Number(fields.term);
     if (term > (this.#elections.at(-1)?.term ?? 0)) this.#elections.push({ term, atUs: this.loop.nowUs });

@@ -2,8 +2,9 @@ import { assertNever } from "../invariant.ts";
 import { encodePlan, findMember } from "../machine/membership.ts";
 import { isJoint } from "../raft/index.ts";
 import type { ChangePlan, MemberAddresses, MemberRecord, Membership } from "../machine/membership.ts";
-import type { ConfigurationStep, LogIndex, MemberId, ProgressView, ProposalRefusal } from "../raft/types.ts";
+import type { ConfigurationStep, LogIndex, MemberId, ProposalRefusal } from "../raft/types.ts";
 import type { Replica } from "../replica/replica.ts";
+import { mostCaughtUp } from "../replica/stall-watch.ts";
 import type { ChangeOutcome } from "../replica/state.ts";
 import { AdminError } from "./admin-error.ts";
 
@@ -282,12 +283,6 @@ function sameMember(present: MemberRecord, request: AddLearnerRequest): MemberRe
     "name-in-use",
     `The cell has a member ${request.name} on another disk (incarnation ${present.incarnation}). A member that lost its disk cannot come back under its old identity: remove member ${String(present.id)}, then join under a new name.`,
   );
-}
-
-function mostCaughtUp(progress: readonly ProgressView[], self: MemberId): MemberId | undefined {
-  return [...progress]
-    .filter((view) => view.id !== self && !view.learner && view.recentActive)
-    .sort((a, b) => b.match - a.match)[0]?.id;
 }
 
 function refusedAtApply(outcome: ChangeOutcome & { readonly accepted: false }): AdminError {

@@ -40,6 +40,11 @@ export class AppendLane {
     this.#closed = true;
   }
 
+  /** Token of the oldest append whose write is under way; -1: none is. */
+  get oldest(): number {
+    return this.#slots[0]?.append.token ?? -1;
+  }
+
   push(append: Append): void {
     if (this.#closed) return;
     if (this.#installing) {

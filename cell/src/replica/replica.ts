@@ -32,6 +32,7 @@ import { Newcomers } from "./newcomers.ts";
 import type { PendingRead } from "./reads.ts";
 import type { Snapshots } from "./snapshots.ts";
 import type { SpaceWatch } from "./space.ts";
+import { StallWatch } from "./stall-watch.ts";
 import type { CellState, ChangeOutcome } from "./state.ts";
 
 export interface ReplicaTiming {
@@ -98,6 +99,7 @@ export class Replica {
   readonly divergence: DivergenceDetector;
   readonly newcomers: Newcomers;
   readonly #lane: AppendLane;
+  readonly #stalls: StallWatch;
   readonly #applyQueue: ApplyQueue;
   readonly #listeners = new Set<ReplicaListener>();
   readonly #changeWaiters = new Map<LogIndex, ChangeDecided>();
@@ -159,6 +161,11 @@ export class Replica {
       install: (append) => this.#install(append),
       pump,
       fatal,
+    });
+    this.#stalls = new StallWatch({
+      ...{ self: parts.self, raft, log: environment.log },
+      oldestAppend: () => this.#lane.oldest,
+      electionTimeoutTicks: parts.timing.electionTimeoutTicks,
     });
     this.#applyQueue = new ApplyQueue({
       state,
@@ -335,6 +342,7 @@ export class Replica {
         raft.tick();
         this.#tickTimes[raft.ticks % TICKS_REMEMBERED] = nowMs;
       }
+      this.#stalls.tick(ticks);
       if (this.#campaignIn > 0) {
         this.#campaignIn -= 1;
         if (this.#campaignIn === 0 && raft.leader === 0) raft.campaign();

@@ -8,8 +8,6 @@ const SYNC_FAILURE_MS_MAX = 20_000;
 /** A member that was told of a failed fsync is gone within this. */
 const STOP_MS_MAX = 5_000;
 const BARRIER_MS_MAX = 15_000;
-/** A disk that takes so long for an fsync stalls whom it belongs to. */
-const STALLED_MS = 500;
 
 const slowDisk: Fault = {
   kind: "slow-disk",
@@ -23,8 +21,6 @@ const slowDisk: Fault = {
     const victim = await scene.victim();
     if (victim === undefined) return;
     scene.impair(victim);
-    // A leader answers once a write is on its own disk too: with such a disk the cell is as slow as its leader.
-    if (maxMs >= STALLED_MS) scene.impairCell();
     scene.say(`${victim.name}: each fsync takes up to ${seconds(maxMs)}, for ${seconds(forMs)}`);
     victim.tell({ kind: "slow-disk", minMs: maxMs / 4, maxMs });
     scene.onEnd(() => victim.tell({ kind: "slow-disk", minMs: 0, maxMs: 0 }));
