@@ -51,6 +51,8 @@ A failure prints its seed, the law that was broken and the command that replays 
 How to add a fault or a law: docs/testing.md`,
   );
 
+// Whoever reads the trace may have seen enough.
+process.stdout.on("error", () => process.exit(0));
 program.parse();
 process.exitCode = await main(program.opts<Flags>());
 

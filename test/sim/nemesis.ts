@@ -5,8 +5,8 @@ import { DISK_BYTES } from "./member/host.ts";
 import type { SimHost } from "./member/host.ts";
 import { CALM_NETWORK, drawNetworkProfile } from "./network/profile.ts";
 import type { Operators } from "./operators.ts";
-import { FAULTS } from "./plan.ts";
-import type { Fault } from "./plan.ts";
+import { CELL_FAULTS, CLIENT_FAULTS } from "./plan.ts";
+import type { ClientFault, Fault } from "./plan.ts";
 import type { World } from "./world.ts";
 
 const SECOND_US = 1_000_000;
@@ -30,7 +30,8 @@ export class Nemesis {
 
   start(): void {
     this.#world.network.setProfile(this.#world.plan.network);
-    this.#next();
+    this.#next(CELL_FAULTS);
+    this.#next(CLIENT_FAULTS);
     this.#watchOver();
   }
 
@@ -49,12 +50,13 @@ export class Nemesis {
     }
   }
 
-  #next(): void {
+  #next(kinds: readonly Fault[]): void {
     const pauseUs = this.#dice.exponential(this.#world.plan.faultEverySeconds * SECOND_US);
     this.#world.loop.in(pauseUs + 1, () => {
       if (this.#over) return;
-      this.#strike(this.#draw());
-      this.#next();
+      const fault = this.#draw(kinds);
+      if (fault !== undefined) this.#strike(fault);
+      this.#next(kinds);
     });
   }
 
@@ -71,14 +73,10 @@ export class Nemesis {
     });
   }
 
-  #draw(): Fault {
+  #draw(kinds: readonly Fault[]): Fault | undefined {
     const { faults } = this.#world.plan;
-    let ticket = this.#dice.random() * FAULTS.reduce((sum, fault) => sum + faults[fault], 0);
-    for (const fault of FAULTS) {
-      ticket -= faults[fault];
-      if (ticket < 0) return fault;
-    }
-    return "kill";
+    let ticket = this.#dice.random() * kinds.reduce((sum, fault) => sum + faults[fault], 0);
+    return kinds.find((fault) => (ticket -= faults[fault]) < 0);
   }
 
   #strike(fault: Fault): void {
@@ -119,10 +117,7 @@ export class Nemesis {
       | "transfer"
       | "add-member"
       | "isolate-leader"
-      | "pause-client"
-      | "kill-client"
-      | "cut-client"
-      | "squeeze-client"
+      | ClientFault
       | "power-cut-everywhere"
     >,
   ): void {
@@ -295,7 +290,7 @@ export class Nemesis {
     if (voters > 1 && this.#isSound()) this.#background(this.#operators.shrink(host.name));
   }
 
-  #troubleClient(fault: "pause-client" | "kill-client" | "cut-client" | "squeeze-client"): void {
+  #troubleClient(fault: ClientFault): void {
     const world = this.#world;
     if (world.clients.size === 0) return;
     const [name, process] = this.#dice.pick([...world.clients]);

@@ -14,8 +14,8 @@ import type { WorkloadPlan } from "./workload/plan.ts";
 export const LONG_EVERY = 20;
 export const LONG_SECONDS = 600;
 
-/** What the nemesis may do; the number is how often, relative to the others. */
-export const FAULTS = [
+/** What the nemesis may do to the cell; the number in a plan is how often, relative to the others. */
+export const CELL_FAULTS = [
   "kill",
   "power-cut",
   "power-cut-everywhere",
@@ -38,11 +38,14 @@ export const FAULTS = [
   "add-member",
   "remove-member",
   "replace-member",
-  "pause-client",
-  "kill-client",
-  "cut-client",
-  "squeeze-client",
 ] as const;
+/** And to its clients, on a clock of its own. */
+export const CLIENT_FAULTS = ["pause-client", "kill-client", "cut-client", "squeeze-client"] as const;
+export type ClientFault = (typeof CLIENT_FAULTS)[number];
+export const FAULTS: readonly [...typeof CELL_FAULTS, ...typeof CLIENT_FAULTS] = [
+  ...CELL_FAULTS,
+  ...CLIENT_FAULTS,
+];
 export type Fault = (typeof FAULTS)[number];
 
 export interface Plan {
