@@ -23,6 +23,11 @@ export function registerKey(index: number): string {
   return `${REGISTER_PREFIX}${String(index)}`;
 }
 
+/** The first two keys, and the others (three at most). */
+function groupOf(key: string): boolean {
+  return key === registerKey(1) || key === registerKey(2);
+}
+
 type Operation = (session: RegisterSession, key: string, slot: number) => Promise<void>;
 
 /** Weights of the operations. */
@@ -218,13 +223,16 @@ class RegisterSession {
     );
   }
 
-  /** Two or three keys, both branches with something to do. */
+  /**
+   * Two or three keys, both branches with something to do. Keys that ever meet in a transaction are checked together, and
+   * that search grows fast with them: so they meet in fixed groups.
+   */
   async transact(first: string, slot: number): Promise<void> {
     const dice = this.#dice;
     const others: string[] = [];
     for (let index = 1; index <= this.#tools.plan.registerKeys; index++) {
       const key = registerKey(index);
-      if (key !== first) others.push(key);
+      if (key !== first && groupOf(key) === groupOf(first)) others.push(key);
     }
     const keys = [first];
     while (keys.length < dice.between(2, 3) && others.length > 0) {
