@@ -111,8 +111,11 @@ function verdict(report: CampaignReport, seeds: number): number {
 /** A line now and then: long work shows that it lives. */
 function progress(): (report: CampaignReport) => void {
   let nextMs = 10_000;
+  let told = 0;
   const started = performance.now();
   return (report) => {
+    for (const { seed, law } of report.violations.slice(told)) console.log(`seed ${String(seed)} breaks ${law}`);
+    told = report.violations.length;
     const elapsedMs = performance.now() - started;
     if (elapsedMs < nextMs) return;
     nextMs = elapsedMs + 10_000;

@@ -66,6 +66,20 @@ describe("membership changes", () => {
     assert.ok(typeof forced === "object");
   });
 
+  it("a voter that has not got the configuration in force does not count: it may know none of those that stay", async () => {
+    const { changes, cluster, decided } = bound(new World());
+    // Its heartbeats and answers come through, entries do not.
+    cluster.lost = (message) => message.to === 4 || (message.to === 2 && message.kind === "append");
+    const absent = { client: "", http: "", peer: "", admin: "", ops: "" };
+    const request = { name: "late", incarnation: "4", addresses: absent, plannedOn: 0 as LogIndex };
+    await decided(changes.addLearner(request));
+    const plannedOn = cluster.member(1).state.membership.configurationIndex;
+    assert.equal(await decided(changes.change({ ...CHANGE, plannedOn, remove: [id(3)] })), "unhealthy-cell");
+    cluster.lost = (message) => message.to === 4;
+    cluster.pass(30);
+    assert.ok(typeof (await decided(changes.change({ ...CHANGE, plannedOn, remove: [id(3)] }))) === "object");
+  });
+
   it("B13, B15: a learner that never started is not promoted, and stands in nobody's way", async () => {
     const { changes, cluster, decided } = bound(new World());
     cluster.lost = (message) => message.to === 4;

@@ -215,12 +215,18 @@ export class MembershipChanges {
     }
     const leaving = new Set([...request.demote, ...request.remove]);
     const voters = [...membership.configuration.voters.filter((id) => !leaving.has(id)), ...request.promote];
-    const healthy = voters.filter((id) => id === self || progress.get(id)?.recentActive === true).length;
+    // Who has not got the configuration in force may not know all of those that it will need, and they could not reach
+    // it once the others are gone: it counts only from then on.
+    const isReady = (id: MemberId): boolean => {
+      const view = progress.get(id);
+      return id === self || (view?.recentActive === true && view.match >= membership.configurationIndex);
+    };
+    const healthy = voters.filter(isReady).length;
     const majority = Math.floor(voters.length / 2) + 1;
     if (healthy >= majority) return undefined;
     return new AdminError(
       "unhealthy-cell",
-      `Only ${String(healthy)} of the ${String(voters.length)} voters after this change are alive, fewer than a majority. Bring members back first, or force it knowing what it costs.`,
+      `Only ${String(healthy)} of the ${String(voters.length)} voters after this change are alive and hold the present configuration, fewer than a majority. Bring members back first, or wait until they have caught up; or force it knowing what it costs.`,
     );
   }
 

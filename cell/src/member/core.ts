@@ -68,6 +68,7 @@ export async function startCore(parts: CoreParts): Promise<Core> {
     lateTickMs: electionTimeoutMs / 2,
   });
   const replica = await createReplica(parts, hub);
+  replica.newcomers.logged(folder.initial.entries);
   const snapshots = createSnapshots(replica, folder.generations);
   const leadership = createLeadership({ options, replica, sessions, electionTimeoutMs });
   const compactor = followCompaction(replica, parts.events);

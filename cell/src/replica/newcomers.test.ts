@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { encodeMembership } from "../machine/membership.ts";
+import { encodeMembership, encodePlan } from "../machine/membership.ts";
 import type { MemberRecord, Membership } from "../machine/membership.ts";
-import type { LogIndex, MemberId } from "../raft/types.ts";
+import { encodeConfigurationChange } from "../raft/index.ts";
+import type { Entry, LogIndex, MemberId, Term } from "../raft/types.ts";
 import type { Transport } from "../transport/types.ts";
 import { decodeForwarded } from "./forwarding.ts";
 import { Newcomers } from "./newcomers.ts";
@@ -106,6 +107,23 @@ describe("a member that joined while this one was away", () => {
     world.answer(membership([1, 2, 3, 4], 9));
     world.own = { ...membership([1, 2, 3], 11), removedIds: [id(4)], nextMemberId: id(5) };
     assert.deepEqual(world.newcomers.records(), []);
+  });
+
+  it("is known by the entry of this member's own log that adds it, applied or not", () => {
+    const world = new World();
+    const add = (value: number): Entry => ({
+      ...{ index: 6 as LogIndex, term: 2 as Term, kind: "configuration" },
+      data: encodeConfigurationChange({
+        ...{ transition: "auto", steps: [{ kind: "add-learner", id: id(value) }] },
+        context: encodePlan({ plannedOn: 5 as LogIndex, add: record(value) }),
+      }),
+    });
+    const other: Entry = { ...add(5), data: Buffer.from("?") };
+    world.newcomers.logged([add(2), other, { ...add(6), kind: "normal" }, add(4)]);
+    assert.deepEqual(world.newcomers.records(), [record(4)]);
+    assert.equal(world.learnt, 1);
+    world.newcomers.logged([add(4)]);
+    assert.equal(world.learnt, 1, "nothing new");
   });
 
   it("another cell's word, an older one, or none that can be read changes nothing", () => {

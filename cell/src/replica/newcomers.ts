@@ -1,6 +1,7 @@
-import { decodeMembership, findMember } from "../machine/membership.ts";
+import { decodeMembership, decodePlan, findMember } from "../machine/membership.ts";
 import type { MemberRecord, Membership } from "../machine/membership.ts";
-import type { MemberId } from "../raft/types.ts";
+import { decodeConfigurationChange } from "../raft/index.ts";
+import type { Entry, MemberId } from "../raft/types.ts";
 import type { Transport } from "../transport/types.ts";
 import type { Environment } from "./environment.ts";
 import { encodeForwarded } from "./forwarding.ts";
@@ -20,15 +21,20 @@ const ASK_TIMEOUT_MS = 2_000;
 const ASK_PAUSE_MS = 1_000;
 
 /**
- * Members that joined while this one was away. It lets in whom its own configuration names, so a leader that it has
- * never heard of could not send it the very entry that would introduce it. Ids are given in ascending order and never
- * again: who knocks with one beyond those that this member has seen is not a stranger for sure, and the members that it
- * does know are asked. What they say serves to let that member in and to answer it, and for nothing else: who votes
- * and who counts is decided by what is applied here.
+ * Members that are not in the applied membership yet. A member lets in whom its own configuration names, so one that it
+ * has never heard of could not send it the very entry that would introduce it, and the two may need each other for a
+ * majority. It hears of them in two ways:
+ *
+ * - From its own log, where the change that adds them stands and is not known to be committed (after a restart that can
+ *   be all that is left: the commit index on disk lags).
+ * - From the members that it knows, when one knocks. Ids are given in ascending order and never again: who comes with
+ *   one beyond those that this member has seen may have joined while it was away.
+ *
+ * That serves to let them in and to answer them, and for nothing else: who votes and who counts is decided elsewhere.
  */
 export class Newcomers {
   readonly #options: NewcomersOptions;
-  #told: readonly MemberRecord[] = [];
+  readonly #told = new Map<MemberId, MemberRecord>();
   #asking = false;
   #askedMs = Number.NEGATIVE_INFINITY;
   /** Whom to ask next. */
@@ -41,11 +47,20 @@ export class Newcomers {
   /** Those that the applied membership does not name (yet). */
   records(): readonly MemberRecord[] {
     const membership = this.#options.membership();
-    return this.#told.filter(({ id }) => isAhead(membership, id));
+    for (const id of [...this.#told.keys()]) if (!isAhead(membership, id)) this.#told.delete(id);
+    return [...this.#told.values()];
   }
 
   find(id: MemberId): MemberRecord | undefined {
     return this.records().find((record) => record.id === id);
+  }
+
+  /** Entries that this member's log holds: they may add somebody. */
+  logged(entries: readonly Entry[]): void {
+    for (const { kind, data } of entries) {
+      const added = kind === "configuration" ? addedBy(data) : undefined;
+      if (added !== undefined) this.#hear([added]);
+    }
   }
 
   /** An unknown member of this cell wants in. */
@@ -69,7 +84,7 @@ export class Newcomers {
   }
 
   #answered(from: MemberId, body: Uint8Array): void {
-    const { environment, membership, learnt } = this.#options;
+    const { environment, membership } = this.#options;
     let told: Membership;
     try {
       told = decodeMembership(body);
@@ -79,14 +94,27 @@ export class Newcomers {
     }
     const own = membership();
     if (told.cellId !== own.cellId || told.configurationIndex <= own.configurationIndex) return;
-    const ahead = told.members.filter(({ id }) => isAhead(own, id));
-    if (ahead.length === 0) return;
-    this.#told = ahead;
-    environment.log.info("told of members that joined meanwhile", {
-      from,
-      members: ahead.map(({ name }) => name).join(" "),
-    });
-    learnt();
+    if (this.#hear(told.members)) environment.log.info("told of members that joined meanwhile", { from });
+  }
+
+  /** @returns whether somebody is new. */
+  #hear(records: readonly MemberRecord[]): boolean {
+    const membership = this.#options.membership();
+    const fresh = records.filter(
+      ({ id, incarnation }) => isAhead(membership, id) && this.#told.get(id)?.incarnation !== incarnation,
+    );
+    for (const record of fresh) this.#told.set(record.id, record);
+    if (fresh.length > 0) this.#options.learnt();
+    return fresh.length > 0;
+  }
+}
+
+/** Whom a configuration entry adds, if anybody; what cannot be read is refused when it is applied. */
+function addedBy(data: Uint8Array): MemberRecord | undefined {
+  try {
+    return decodePlan(decodeConfigurationChange(data).context)?.add;
+  } catch {
+    return undefined;
   }
 }
 

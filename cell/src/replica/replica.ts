@@ -393,7 +393,10 @@ export class Replica {
 
   #carryOut(ready: Ready): void {
     if (ready.messages.length > 0) this.#send(ready.messages);
-    if (ready.append !== undefined) this.#lane.push(ready.append);
+    if (ready.append !== undefined) {
+      this.newcomers.logged(ready.append.entries);
+      this.#lane.push(ready.append);
+    }
     if (ready.committed.length > 0) this.#applyQueue.push(ready.committed);
     for (const read of ready.reads) this.reads.confirmed(read.request, read.index);
     for (const request of ready.readsDropped) this.reads.dropped(request);

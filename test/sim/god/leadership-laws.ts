@@ -55,6 +55,8 @@ export class LeadershipLaws {
     this.#leaders.set(term, life);
     if (this.#newest === undefined || term > this.#newest.ledTerm) this.#newest = life;
     this.#reporter.count("elections");
+    // Votes may arrive late: who is elected after a later term has its leader need not hold what that one has committed.
+    if (this.#newest !== life) return;
     const from = Math.max(raft.firstIndex - 1, 1);
     for (let index = from; index <= this.#ledger.highestCommit; index += 1) this.#holds(life, raft, index);
   }
