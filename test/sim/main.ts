@@ -114,7 +114,8 @@ function progress(): (report: CampaignReport) => void {
   let told = 0;
   const started = performance.now();
   return (report) => {
-    for (const { seed, law } of report.violations.slice(told)) console.log(`seed ${String(seed)} breaks ${law}`);
+    for (const { seed, law } of report.violations.slice(told))
+      console.log(`seed ${String(seed)} breaks ${law}`);
     told = report.violations.length;
     const elapsedMs = performance.now() - started;
     if (elapsedMs < nextMs) return;

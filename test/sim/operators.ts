@@ -90,14 +90,17 @@ export class Operators {
       for (const host of this.#world.hosts) {
         if (host.state === "lost" || host.state === "retired") await this.#remove(host.name);
       }
+      await this.#list();
     });
   }
 
   /** Whether everything that cannot come back has left the configuration, as far as the operators know. */
   lostAreGone(): boolean {
-    const names = new Set(this.known?.members.map(({ name }) => name));
-    return this.#world.hosts.every(
-      ({ state, name }) => (state !== "lost" && state !== "retired") || !names.has(name),
+    const { known } = this;
+    if (known === undefined) return false;
+    const names = new Set(known.members.map(({ name }) => name));
+    return this.#world.hosts.every(({ state, damaged, name }) =>
+      state === "lost" || state === "retired" ? !names.has(name) : damaged === undefined,
     );
   }
 

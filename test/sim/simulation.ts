@@ -103,20 +103,19 @@ async function founded(world: World, operators: Operators): Promise<void> {
   if (!done) world.violate("founding", "the cell was not founded in time");
 }
 
-/** @returns whether all that was lost is out of the configuration */
+/**
+ * From the last fault on the operators look again and again: that a disk is damaged may come out only later.
+ * @returns whether all that is lost is out of the configuration
+ */
 function operatorsDone(world: World, operators: Operators): () => boolean {
   let done = false;
+  const again = (): void => void world.loop.in(SECOND_US, look);
   const look = (): void => {
-    if (operators.busy) return void world.loop.in(SECOND_US / 4, look);
-    operators.repair().then(
-      () => {
-        if (operators.lostAreGone()) done = true;
-        else world.loop.in(SECOND_US, look);
-      },
-      (error: unknown) => {
-        world.violation ??= new Violation("operators", String(error));
-      },
-    );
+    done = !operators.busy && operators.lostAreGone();
+    if (operators.busy || done) return again();
+    operators.repair().then(again, (error: unknown) => {
+      world.violation ??= new Violation("operators", String(error));
+    });
   };
   look();
   return () => done;

@@ -19,11 +19,12 @@ export function watchRenewals(world: World, { host, core }: SimMember): void {
   const { state, raft, timing } = core.replica.parts;
   const electionTimeoutUs = timing.tickMs * timing.electionTimeoutTicks * 1_000;
   const graceUs = electionTimeoutUs * (1 + 4 * world.plan.driftMax) + timing.tickMs * 2_000 + MARGIN_US;
+  const leads = (): boolean => core.replica.isLeader;
   coordinator.renew = (renewal, deliver) => {
     // Elsewhere it is forwarded, and the promise is another's, even if this member leads when the answer comes.
-    const isOwn = core.replica.isLeader;
+    const isOwn = leads();
     renew(renewal, (outcome) => {
-      if (outcome.ok && isOwn && core.replica.isLeader) {
+      if (outcome.ok && isOwn && leads()) {
         const promised = renewal.leaseIds.filter((_, at) => (outcome.remainingMs[at] ?? 0) > 0);
         world.count("lease renewals", promised.length);
         const successor = world.electedAfter(raft.term);
