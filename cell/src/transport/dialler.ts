@@ -90,7 +90,9 @@ export class Dialler {
     try {
       socket = this.#connect();
     } catch (error) {
-      this.#failed(error instanceof Error ? error.message : String(error));
+      const reason = error instanceof Error ? error.message : String(error);
+      // In a turn of its own: it must not be told from within the call that asked for the connection.
+      this.#state = { kind: "waiting", timer: setTimeout(() => this.#failed(reason), 0) };
       return;
     }
     const connection = new Connection(socket, true, this.#context, {

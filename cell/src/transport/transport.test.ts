@@ -41,6 +41,18 @@ async function listenByHand(
 }
 
 describe("Raft messages", () => {
+  it(
+    "to a peer whose address makes no sense are told of as not reachable, but not from within the call",
+    options,
+    async () => {
+      await using members = new Members();
+      const one = await members.start(1);
+      one.transport.setPeers([peer(2, "nonsense")]);
+      assert.deepEqual(one.host.notReached, []);
+      await until(() => one.host.notReached.includes(id(2)));
+    },
+  );
+
   it("of one turn arrive in order, in one call, and both ways", options, async () => {
     await using members = new Members();
     const one = await members.start(1);
