@@ -79,6 +79,7 @@ export async function startCore(parts: CoreParts): Promise<Core> {
       cellId: identity.cellId,
       memberId: identity.memberId,
       incarnation: identity.incarnation,
+      address: options.advertise.peer,
     },
     listen: parseAddress("peer", options.listen.peer),
     handlers: peerHandlers({
@@ -249,7 +250,7 @@ function peerHandlers(parts: PeerParts): TransportHandlers {
       if (membership.removedIds.includes(peer.memberId)) return { ok: false, reason: "removed" };
       const record = findMember(membership, peer.memberId) ?? replica.newcomers.find(peer.memberId);
       if (record === undefined) {
-        replica.newcomers.knocked(peer.memberId);
+        replica.newcomers.knocked(peer);
         return { ok: false, reason: "unknown-member" };
       }
       if (record.incarnation !== peer.incarnation) return { ok: false, reason: "wrong-incarnation" };

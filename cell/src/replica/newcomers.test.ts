@@ -4,7 +4,7 @@ import { encodeMembership, encodePlan } from "../machine/membership.ts";
 import type { MemberRecord, Membership } from "../machine/membership.ts";
 import { encodeConfigurationChange } from "../raft/index.ts";
 import type { Entry, LogIndex, MemberId, Term } from "../raft/types.ts";
-import type { Transport } from "../transport/types.ts";
+import type { PeerAddress, Transport } from "../transport/types.ts";
 import { decodeForwarded } from "./forwarding.ts";
 import { Newcomers } from "./newcomers.ts";
 import { Cluster } from "./testing/cluster.ts";
@@ -25,6 +25,10 @@ function membership(ids: readonly number[], index: number): Membership {
     removedIds: [],
     nextMemberId: id(Math.max(...ids) + 1),
   };
+}
+
+function stranger(value: number): PeerAddress {
+  return { memberId: id(value), incarnation: `i${String(value)}`, address: `p${String(value)}` };
 }
 
 /** Member 3, which knows members 1 to 3. */
@@ -56,7 +60,7 @@ class World {
 
   knock(member: number): void {
     this.cluster.nowMs += 1_000;
-    this.newcomers.knocked(id(member));
+    this.newcomers.knocked(stranger(member));
     this.cluster.settle();
   }
 
@@ -75,23 +79,46 @@ describe("a member that joined while this one was away", () => {
     assert.equal(world.learnt, 1);
   });
 
-  it("is asked about at one after the other, one at a time, and not more often than now and then", () => {
+  it("is asked about one question at a time, and not more often than now and then", () => {
     const world = new World();
     world.knock(4);
     world.knock(4);
     assert.equal(world.asked.length, 1, "one question at a time");
     world.asked[0]?.answer(undefined);
-    world.newcomers.knocked(id(4));
+    world.newcomers.knocked(stranger(4));
     world.cluster.settle();
     assert.equal(world.asked.length, 2, "the pause is over, the first did not answer");
     world.asked[1]?.answer("unsent");
-    world.newcomers.knocked(id(4));
+    world.newcomers.knocked(stranger(4));
     world.cluster.settle();
     assert.equal(world.asked.length, 2);
     assert.deepEqual(
       world.asked.map(({ to }) => to),
-      [1, 2],
+      [1, 4],
+      "the others, and every other time the one that knocks",
     );
+  });
+
+  it("answers for itself when all that this member knew are gone; until then it is dialled and not let in", () => {
+    const world = new World();
+    world.knock(4);
+    world.asked.at(-1)?.answer(undefined);
+    assert.deepEqual(world.newcomers.peers(), []);
+    world.knock(4);
+    assert.deepEqual(world.newcomers.peers(), [stranger(4)]);
+    assert.equal(world.newcomers.find(id(4)), undefined);
+    world.answer(membership([3, 4, 5], 20));
+    assert.deepEqual(world.newcomers.find(id(4)), record(4));
+    assert.deepEqual(world.newcomers.peers(), [stranger(4), stranger(5)]);
+  });
+
+  it("is dialled with few others at a time", () => {
+    const world = new World();
+    for (let member = 4; member < 40; member += 1) {
+      world.knock(member);
+      world.asked.at(-1)?.answer("unsent");
+    }
+    assert.ok(world.newcomers.peers().length <= 4);
   });
 
   it("a removed member, or one that was never handed out beyond those seen, is a stranger: nobody is asked", () => {

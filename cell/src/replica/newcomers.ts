@@ -2,7 +2,7 @@ import { decodeMembership, decodePlan, findMember } from "../machine/membership.
 import type { MemberRecord, Membership } from "../machine/membership.ts";
 import { decodeConfigurationChange } from "../raft/index.ts";
 import type { Entry, MemberId } from "../raft/types.ts";
-import type { Transport } from "../transport/types.ts";
+import type { PeerAddress, Transport } from "../transport/types.ts";
 import type { Environment } from "./environment.ts";
 import { encodeForwarded } from "./forwarding.ts";
 
@@ -19,6 +19,7 @@ export interface NewcomersOptions {
 const ASK_TIMEOUT_MS = 2_000;
 /** A member that is refused knocks again and again; the others are asked at most this often. */
 const ASK_PAUSE_MS = 1_000;
+const STRANGERS_MAX = 4;
 
 /**
  * Members that are not in the applied membership yet. A member lets in whom its own configuration names, so one that it
@@ -27,7 +28,7 @@ const ASK_PAUSE_MS = 1_000;
  *
  * - From its own log, where the change that adds them stands and is not known to be committed (after a restart that can
  *   be all that is left: the commit index on disk lags).
- * - From the members that it knows, when one knocks. Ids are given in ascending order and never again: who comes with
+ * - From the members that it knows, or from the one that knocks itself, when one does. Ids are given in ascending order and never again: who comes with
  *   one beyond those that this member has seen may have joined while it was away.
  *
  * That serves to let them in and to answer them, and for nothing else: who votes and who counts is decided elsewhere.
@@ -35,6 +36,8 @@ const ASK_PAUSE_MS = 1_000;
 export class Newcomers {
   readonly #options: NewcomersOptions;
   readonly #told = new Map<MemberId, MemberRecord>();
+  /** Who knocks and is known by nobody here: dialled to be asked, and let in by nothing of it. */
+  readonly #strangers = new Map<MemberId, PeerAddress>();
   #asking = false;
   #askedMs = Number.NEGATIVE_INFINITY;
   /** Whom to ask next. */
@@ -63,23 +66,45 @@ export class Newcomers {
     }
   }
 
+  /** Peers to dial beside the members: those that are told of, and strangers that are to be asked. */
+  peers(): readonly PeerAddress[] {
+    const told = this.records().map(({ id, incarnation, addresses }) => ({
+      ...{ memberId: id, incarnation, address: addresses.peer },
+    }));
+    const membership = this.#options.membership();
+    for (const id of [...this.#strangers.keys()]) if (!isAhead(membership, id)) this.#strangers.delete(id);
+    return [...told, ...this.#strangers.values()];
+  }
+
   /** An unknown member of this cell wants in. */
-  knocked(id: MemberId): void {
-    const { environment, membership, transport, self } = this.#options;
+  knocked(peer: PeerAddress): void {
+    const { environment, membership } = this.#options;
     const nowMs = environment.clock.monotonicMs();
-    if (!isAhead(membership(), id) || this.#asking || nowMs - this.#askedMs < ASK_PAUSE_MS) return;
-    const known = membership().members.filter((member) => member.id !== self);
-    const asked = known[this.#turn % Math.max(1, known.length)];
-    if (asked === undefined) return;
-    this.#turn += 1;
+    if (!isAhead(membership(), peer.memberId) || this.#asking || nowMs - this.#askedMs < ASK_PAUSE_MS) return;
     this.#askedMs = nowMs;
     this.#asking = true;
-    // In a turn of its own: the question whom to let in is asked from within the transport.
-    environment.schedule(() => {
-      transport()?.request(asked.id, encodeForwarded({ kind: "membership" }), ASK_TIMEOUT_MS, (body) => {
-        this.#asking = false;
-        if (body !== undefined && body !== "unsent") this.#answered(asked.id, body);
-      });
+    // In a turn of its own: whom to let in is asked from within the transport.
+    environment.schedule(() => this.#ask(peer));
+  }
+
+  /** One of the members that are known, or, every other time, the one that knocks: all others may be gone. */
+  #ask(peer: PeerAddress): void {
+    const { membership, transport, self, learnt } = this.#options;
+    this.#turn += 1;
+    const known = membership().members.filter((member) => member.id !== self);
+    const asked =
+      this.#turn % 2 === 1 ? known[(this.#turn >>> 1) % Math.max(1, known.length)]?.id : undefined;
+    if (asked === undefined && peer.address !== "" && !this.#strangers.has(peer.memberId)) {
+      if (this.#strangers.size >= STRANGERS_MAX) this.#strangers.clear();
+      this.#strangers.set(peer.memberId, peer);
+      learnt();
+    }
+    const to = asked ?? peer.memberId;
+    const peers = transport();
+    if (peers === undefined) this.#asking = false;
+    peers?.request(to, encodeForwarded({ kind: "membership" }), ASK_TIMEOUT_MS, (body) => {
+      this.#asking = false;
+      if (body !== undefined && body !== "unsent") this.#answered(to, body);
     });
   }
 
@@ -103,7 +128,10 @@ export class Newcomers {
     const fresh = records.filter(
       ({ id, incarnation }) => isAhead(membership, id) && this.#told.get(id)?.incarnation !== incarnation,
     );
-    for (const record of fresh) this.#told.set(record.id, record);
+    for (const record of fresh) {
+      this.#told.set(record.id, record);
+      this.#strangers.delete(record.id);
+    }
     if (fresh.length > 0) this.#options.learnt();
     return fresh.length > 0;
   }

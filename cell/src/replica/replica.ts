@@ -563,15 +563,11 @@ export class Replica {
 
   #updatePeers(): void {
     const { state, self } = this.parts;
-    this.#connections?.transport.setPeers(
-      [...state.membership.members, ...this.newcomers.records()]
-        .filter((member) => member.id !== self)
-        .map((member) => ({
-          memberId: member.id,
-          incarnation: member.incarnation,
-          address: member.addresses.peer,
-        })),
-    );
+    const members = state.membership.members.map(({ id, incarnation, addresses }) => ({
+      ...{ memberId: id, incarnation, address: addresses.peer },
+    }));
+    const peers = [...members, ...this.newcomers.peers()];
+    this.#connections?.transport.setPeers(peers.filter(({ memberId }) => memberId !== self));
   }
 
   #guard(action: () => void): void {

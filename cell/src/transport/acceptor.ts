@@ -195,6 +195,7 @@ export function admission(
     memberId: hello.from,
     incarnation: hello.incarnation,
     toMemberId: hello.to,
+    address: hello.address,
     ...(certificate === undefined ? {} : { certificate }),
   });
   return verdict.ok ? undefined : verdict.reason;

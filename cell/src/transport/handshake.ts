@@ -4,7 +4,7 @@ import { BodyReader, FRAME, FrameWriter } from "./frame.ts";
 import type { Frame } from "./frame.ts";
 import type { ConnectionPurpose, TransportIdentity } from "./types.ts";
 
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 /** A handshake frame is small; nobody may make a stranger's connection hold more. */
 export const HANDSHAKE_BYTES_MAX: number = 4 * 1024;
 
@@ -19,6 +19,8 @@ export interface Hello {
   readonly from: MemberId;
   readonly to: MemberId;
   readonly incarnation: string;
+  /** Where the dialler listens for peers; empty: it does not say. */
+  readonly address: string;
 }
 
 /** The acceptor's answer: who it is, and whether the dialler is let in. */
@@ -35,6 +37,7 @@ export function encodeHello(identity: TransportIdentity, to: MemberId, purpose: 
   writer.varint(identity.memberId);
   writer.varint(to);
   writer.string(identity.incarnation);
+  writer.string(identity.address ?? "");
   return writer.finish();
 }
 
@@ -53,8 +56,9 @@ export function decodeHello(body: Buffer): Hello | { readonly version: number; r
   const from = reader.varint() as MemberId;
   const to = reader.varint() as MemberId;
   const incarnation = reader.string();
+  const address = reader.string();
   reader.end();
-  return { version, purpose, cellId, from, to, incarnation };
+  return { version, purpose, cellId, from, to, incarnation, address };
 }
 
 export function encodeWelcome(welcome: Welcome): Frame {

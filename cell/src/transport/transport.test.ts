@@ -219,12 +219,12 @@ describe("the handshake", () => {
     const hello = Buffer.concat(
       encodeHello({ cellId: CELL, memberId: id(2), incarnation: "x" }, id(1), "raft").parts,
     );
-    hello[13] = 2;
+    hello[13] = 1;
     const { crc32 } = await import("node:zlib");
     hello.writeUInt32LE(crc32(hello.subarray(8)), 4);
     socket.write(hello);
     await until(ended);
-    assert.deepEqual(decodeWelcome(frames[0]![1]), { ok: false, reason: "protocol-version-1" });
+    assert.deepEqual(decodeWelcome(frames[0]![1]), { ok: false, reason: "protocol-version-2" });
   });
 
   it("survives garbage", options, async () => {

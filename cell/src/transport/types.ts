@@ -20,6 +20,8 @@ export interface TransportIdentity {
   readonly cellId: string;
   readonly memberId: MemberId;
   readonly incarnation: string;
+  /** host:port at which others reach its peer listener, told to whom it dials. Absent: it is not told. */
+  readonly address?: string;
 }
 
 /** Why a peer is not let in; the text is sent back and logged. */
@@ -58,6 +60,8 @@ export interface TransportHandlers {
     readonly memberId: MemberId;
     readonly incarnation: string;
     readonly toMemberId: MemberId;
+    /** Where it says that it listens for peers; empty: it does not. */
+    readonly address: string;
     /** With TLS: the names in the certificate that the peer proved to own. */
     readonly certificate?: PeerCertificateNames;
   }): AdmissionVerdict;
