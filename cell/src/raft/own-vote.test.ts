@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createRaft } from "./index.ts";
-import type {
-  Entry,
-  HardState,
-  LogIndex,
-  MemberId,
-  Message,
-  RaftNode,
-  Term,
-} from "./types.ts";
+import type { Entry, HardState, LogIndex, MemberId, Message, RaftNode, Term } from "./types.ts";
 
 const saved = { term: 4, vote: 0, commit: 1 } as unknown as HardState;
 
@@ -35,11 +27,7 @@ function member(id: number, voters: number[]): RaftNode {
 }
 
 /** Carries out what the node says; without a disk nothing it writes becomes durable. */
-function carryOut(
-  node: RaftNode,
-  hasDisk: boolean,
-  applied: Entry[] = [],
-): Message[] {
+function carryOut(node: RaftNode, hasDisk: boolean, applied: Entry[] = []): Message[] {
   const sent: Message[] = [];
   while (node.hasReady()) {
     const { messages, append, committed } = node.ready();
@@ -60,10 +48,8 @@ describe("a candidate's own vote (R3)", () => {
     const candidate = member(1, [1, 2, 3]);
     const others = [member(2, [1, 2, 3]), member(3, [1, 2, 3])];
     const exchange = (hasDisk: boolean): void => {
-      for (const message of carryOut(candidate, hasDisk))
-        others[message.to - 2]?.step(message);
-      for (const other of others)
-        for (const message of carryOut(other, true)) candidate.step(message);
+      for (const message of carryOut(candidate, hasDisk)) others[message.to - 2]?.step(message);
+      for (const other of others) for (const message of carryOut(other, true)) candidate.step(message);
     };
     candidate.campaign();
     for (let round = 0; round < 3; round += 1) exchange(false);
@@ -74,22 +60,13 @@ describe("a candidate's own vote (R3)", () => {
   it("a member that crashed before its own vote was durable does not lead that term a second time", () => {
     const [b, c] = [member(2, [1, 2, 3]), member(3, [1, 2, 3])];
     const [appliedByA, appliedByB]: [Entry[], Entry[]] = [[], []];
-    const exchange = (
-      a: RaftNode,
-      hasDisk: boolean,
-      reach: readonly number[],
-      rounds: number,
-    ): void => {
+    const exchange = (a: RaftNode, hasDisk: boolean, reach: readonly number[], rounds: number): void => {
       for (let round = 0; round < rounds; round += 1) {
         if (a.role === "leader") a.tick();
         for (const message of carryOut(a, hasDisk, appliedByA)) {
-          if (reach.includes(message.to))
-            (message.to === 2 ? b : c).step(message);
+          if (reach.includes(message.to)) (message.to === 2 ? b : c).step(message);
         }
-        for (const message of [
-          ...carryOut(b, true, appliedByB),
-          ...carryOut(c, true),
-        ]) {
+        for (const message of [...carryOut(b, true, appliedByB), ...carryOut(c, true)]) {
           if (reach.includes(message.from)) a.step(message);
         }
       }
@@ -108,10 +85,7 @@ describe("a candidate's own vote (R3)", () => {
     const told = (entries: Entry[]): string[] =>
       entries.map(({ index, data }) => `${index} ${data.toString()}`);
     const both = Math.min(appliedByA.length, appliedByB.length);
-    assert.deepEqual(
-      told(appliedByB).slice(0, both),
-      told(appliedByA).slice(0, both),
-    );
+    assert.deepEqual(told(appliedByB).slice(0, both), told(appliedByA).slice(0, both));
   });
 
   it("a write that was handed out before the campaign does not vouch for the vote", () => {
@@ -153,11 +127,7 @@ describe("a candidate's own vote (R3)", () => {
     };
     other.step(grant as unknown as Message);
     other.appended(append.token);
-    assert.equal(
-      other.role,
-      "candidate",
-      "the vote of term 5 was never handed out to be saved",
-    );
+    assert.equal(other.role, "candidate", "the vote of term 5 was never handed out to be saved");
     carryOut(other, true);
     assert.equal(other.role, "leader");
   });
