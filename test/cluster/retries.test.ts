@@ -2,6 +2,7 @@ import { connect } from "@lockstep/client";
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { TestCell } from "../support/cell.ts";
+import { until } from "../support/until.ts";
 
 /** A sequential put: each execution makes another key. */
 async function increment(
@@ -43,7 +44,9 @@ describe("exactly-once retries (R=3)", () => {
     for (const member of cell.members) await member.kill();
     for (const member of cell.members) member.start();
     await cell.leader();
-    assert.deepEqual((await increment(survivor.http, "request-1")).body, original.body, "after a restart");
+    // That a leader is there does not say that this member's door is open already: try again, as a client would.
+    const again = await until("the survivor answers", () => increment(survivor.http, "request-1"));
+    assert.deepEqual(again.body, original.body, "after a restart");
     const client = await connect({ endpoints: cell.endpoints });
     assert.equal((await client.range({ prefix: "/seq/" })).kvs.length, 1);
     client.close();
