@@ -256,8 +256,12 @@ export class Nemesis {
   #mayLose(host: SimHost): boolean {
     const world = this.#world;
     if (this.#operators.busy || !this.#isSound()) return false;
-    const members = world.hosts.filter(({ state }) => state !== "retired");
-    return members.length >= 3 && members.every((other) => other === host || other.isUp);
+    const leader = this.#leader()?.member?.core.replica.parts.state.membership;
+    if (leader === undefined || leader.configuration.outgoing.length > 0) return false;
+    // Learners do not count: of two voters none can be spared.
+    const { voters } = leader.configuration;
+    const hosts = leader.members.filter(({ id }) => voters.includes(id)).map(({ name }) => world.host(name));
+    return voters.length >= 3 && hosts.every((other) => other === host || other?.state === "running");
   }
 
   /** No disk is lost: who takes a healthy member out of a cell with a sick one may take its majority. */
