@@ -27,7 +27,8 @@ export function txnOf({ compares, success, failure }: KeyTxn): Txn {
   };
 }
 
-function seenOf(kv: KeyValue | undefined): Seen | null {
+/** A key's state in the words of a history; null: there is no such key. */
+export function seenOf(kv: KeyValue | undefined): Seen | null {
   if (kv === undefined) return null;
   const { createRevision, modRevision, version } = kv;
   return { value: kv.text(), createRevision, modRevision, version };
@@ -51,7 +52,8 @@ function stepOf(result: PutResult | DeleteResult | RangeResult): StepOutput {
   }
 }
 
-function compareOf({ key, target, operator, operand }: KeyCompare): Compare {
+/** The client's compare of a recorded one. */
+export function compareOf({ key, target, operator, operand }: KeyCompare): Compare {
   const base = { key, operator };
   switch (target) {
     case "value":

@@ -1,6 +1,5 @@
 /** Transactions in the words of the history, as the client sends them, and their answers against the true history. */
 import type {
-  Compare,
   KeyValue,
   TxnResult,
   TxnStep,
@@ -10,37 +9,18 @@ import type {
   PutResult,
   RangeResult,
 } from "@lockstep/client";
-import type {
-  KeyCompare,
-  KeyStep,
-  KeyTxn,
-  Seen,
-  StepOutput,
-  TxnOutput,
-} from "../../linearizability/words.ts";
+import type { KeyCompare, KeyStep, KeyTxn, StepOutput, TxnOutput } from "../../linearizability/words.ts";
+import { compareOf, seenOf } from "../../linearizability/observe.ts";
 import { seen, type ReadBounds, type SeenState } from "../checkers/reads.ts";
 import type { TrueState } from "../contract.ts";
 import type { Tools } from "./tools.ts";
 
 export function toClientTxn({ compares, success, failure }: KeyTxn): Txn {
   return {
-    compares: compares.map(toClientCompare),
+    compares: compares.map(compareOf),
     success: success.map(toClientStep),
     failure: failure.map(toClientStep),
   };
-}
-
-function toClientCompare({ key, target, operator, operand }: KeyCompare): Compare {
-  switch (target) {
-    case "value":
-      return { key, operator, value: String(operand) };
-    case "version":
-      return { key, operator, version: Number(operand) };
-    case "create-revision":
-      return { key, operator, createRevision: Number(operand) };
-    case "mod-revision":
-      return { key, operator, modRevision: Number(operand) };
-  }
 }
 
 function toClientStep(step: KeyStep): TxnStep {
@@ -54,23 +34,18 @@ function toClientStep(step: KeyStep): TxnStep {
   }
 }
 
-export function toSeen(kv: KeyValue | undefined): Seen | null {
-  if (kv === undefined) return null;
-  const { createRevision, modRevision, version } = kv;
-  return { value: kv.value.toString("latin1"), createRevision, modRevision, version };
-}
-
+/** With what was there before: it is always asked for, so that absent means that there was nothing. */
 export function toOutput(result: PutResult | DeleteResult | RangeResult): StepOutput {
   const { revision } = result;
   switch (result.kind) {
     case "put": {
       const { createRevision, version } = result;
-      return { kind: "put", revision, createRevision, version, previous: toSeen(result.previous) };
+      return { kind: "put", revision, createRevision, version, previous: seenOf(result.previous) };
     }
     case "delete":
-      return { kind: "delete", revision, deleted: result.deleted, previous: toSeen(result.previous[0]) };
+      return { kind: "delete", revision, deleted: result.deleted, previous: seenOf(result.previous[0]) };
     case "range":
-      return { kind: "get", revision, found: toSeen(result.kvs[0]) };
+      return { kind: "get", revision, found: seenOf(result.kvs[0]) };
   }
 }
 
@@ -80,7 +55,7 @@ export function toTxnOutput({ succeeded, revision, responses, failures }: TxnRes
     succeeded,
     revision,
     responses: responses.map(toOutput),
-    failures: failures.map(({ index, actual }) => ({ index, actual: toSeen(actual) })),
+    failures: failures.map(({ index, actual }) => ({ index, actual: seenOf(actual) })),
   };
 }
 
