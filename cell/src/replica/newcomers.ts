@@ -24,12 +24,12 @@ const STRANGERS_MAX = 4;
 /**
  * Members that are not in the applied membership yet. A member lets in whom its own configuration names, so one that it
  * has never heard of could not send it the very entry that would introduce it, and the two may need each other for a
- * majority. It hears of them in two ways:
+ * majority. It hears of them:
  *
- * - From its own log, where the change that adds them stands and is not known to be committed (after a restart that can
- *   be all that is left: the commit index on disk lags).
- * - From the members that it knows, or from the one that knocks itself, when one does. Ids are given in ascending order and never again: who comes with
- *   one beyond those that this member has seen may have joined while it was away.
+ * - from its own log, where the change that adds them stands and is not known to be committed (after a restart that can
+ *   be all that is left: the commit index on disk lags);
+ * - from the members that it knows, or from the one that knocks, when one does. Ids are given in ascending order and
+ *   never again: who comes with one beyond those that this member has seen may have joined while it was away.
  *
  * That serves to let them in and to answer them, and for nothing else: who votes and who counts is decided elsewhere.
  */
@@ -49,8 +49,7 @@ export class Newcomers {
 
   /** Those that the applied membership does not name (yet). */
   records(): readonly MemberRecord[] {
-    const membership = this.#options.membership();
-    for (const id of [...this.#told.keys()]) if (!isAhead(membership, id)) this.#told.delete(id);
+    this.#forgetThePassed(this.#told);
     return [...this.#told.values()];
   }
 
@@ -68,12 +67,8 @@ export class Newcomers {
 
   /** Peers to dial beside the members: those that are told of, and strangers that are to be asked. */
   peers(): readonly PeerAddress[] {
-    const told = this.records().map(({ id, incarnation, addresses }) => ({
-      ...{ memberId: id, incarnation, address: addresses.peer },
-    }));
-    const membership = this.#options.membership();
-    for (const id of [...this.#strangers.keys()]) if (!isAhead(membership, id)) this.#strangers.delete(id);
-    return [...told, ...this.#strangers.values()];
+    this.#forgetThePassed(this.#strangers);
+    return [...this.records().map(peerAddressOf), ...this.#strangers.values()];
   }
 
   /** An unknown member of this cell wants in. */
@@ -122,6 +117,12 @@ export class Newcomers {
     if (this.#hear(told.members)) environment.log.info("told of members that joined meanwhile", { from });
   }
 
+  /** Those whose addition was applied here, or passed by. */
+  #forgetThePassed(members: Map<MemberId, unknown>): void {
+    const membership = this.#options.membership();
+    for (const id of [...members.keys()]) if (!isAhead(membership, id)) members.delete(id);
+  }
+
   /** @returns whether somebody is new. */
   #hear(records: readonly MemberRecord[]): boolean {
     const membership = this.#options.membership();
@@ -135,6 +136,11 @@ export class Newcomers {
     if (fresh.length > 0) this.#options.learnt();
     return fresh.length > 0;
   }
+}
+
+/** How the transport is told of a member. */
+export function peerAddressOf({ id, incarnation, addresses }: MemberRecord): PeerAddress {
+  return { memberId: id, incarnation, address: addresses.peer };
 }
 
 /** Whom a configuration entry adds, if anybody; what cannot be read is refused when it is applied. */

@@ -28,7 +28,7 @@ import { LogKeeper } from "./log-keeper.ts";
 import { Proposals } from "./proposals.ts";
 import type { Waiter } from "./proposals.ts";
 import { ReadRounds } from "./reads.ts";
-import { Newcomers } from "./newcomers.ts";
+import { Newcomers, peerAddressOf } from "./newcomers.ts";
 import type { PendingRead } from "./reads.ts";
 import type { Snapshots } from "./snapshots.ts";
 import type { SpaceWatch } from "./space.ts";
@@ -563,10 +563,7 @@ export class Replica {
 
   #updatePeers(): void {
     const { state, self } = this.parts;
-    const members = state.membership.members.map(({ id, incarnation, addresses }) => ({
-      ...{ memberId: id, incarnation, address: addresses.peer },
-    }));
-    const peers = [...members, ...this.newcomers.peers()];
+    const peers = [...state.membership.members.map(peerAddressOf), ...this.newcomers.peers()];
     this.#connections?.transport.setPeers(peers.filter(({ memberId }) => memberId !== self));
   }
 
