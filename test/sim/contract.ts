@@ -182,12 +182,6 @@ export interface SimClient {
   readonly client: Client;
 }
 
-/** What actors may ask the cell's operators for. Every call goes to whoever leads, may fail, and then rejects. */
-export interface Operators {
-  /** Names of the hosts that are members now, as the leader's configuration has it; empty: nobody leads. */
-  members(): readonly string[];
-}
-
 /** What one actor (a piece of workload in a client process of its own) is handed. */
 export interface ActorContext {
   readonly name: string;

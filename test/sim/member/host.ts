@@ -85,11 +85,11 @@ export class SimHost {
 
   /** Starts a process; resolves when the member runs. Never rejects: how a start failed decides the state. */
   async start(origin: Origin): Promise<void> {
-    const { world, name } = { world: this.#world, name: this.name };
+    const { name } = this;
     this.state = "starting";
     this.lives += 1;
     this.faults.reset();
-    const process = world.newProcess(name, `life ${String(this.lives)} of ${name}`);
+    const process = this.#world.newProcess(name, `life ${String(this.lives)} of ${name}`);
     this.process = process;
     const environment = environmentOf(process, {
       log: this.#log(process),

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { drawNetworkProfile } from "./profile.ts";
 import type { StreamEnd } from "./stream.ts";
-import { ManualDice, manualWorld } from "./testing.ts";
+import { SeededDice } from "../kernel/dice.ts";
+import { manualWorld } from "./testing.ts";
 import type { ManualProcess, ManualWorld } from "./testing.ts";
 
 const TROUBLED = {
@@ -279,8 +280,8 @@ describe("streams", () => {
 describe("profiles", () => {
   it("are a function of the dice, and stay within what the network can do", () => {
     for (let seed = 0; seed < 200; seed++) {
-      const profile = drawNetworkProfile(new ManualDice(seed), 1);
-      assert.deepEqual(profile, drawNetworkProfile(new ManualDice(seed), 1));
+      const profile = drawNetworkProfile(new SeededDice(seed), 1);
+      assert.deepEqual(profile, drawNetworkProfile(new SeededDice(seed), 1));
       assert.ok(profile.loss + profile.duplication + profile.reordering + profile.longDelay < 1);
       assert.ok(profile.delayUsMin <= profile.delayUsMax && profile.streamWindowBytes >= 4096);
     }

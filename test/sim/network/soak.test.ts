@@ -5,7 +5,8 @@ import type { PeerAddress, TransportHandlers } from "../../../cell/src/transport
 import { SimPeerNet } from "./peer-transport.ts";
 import type { SimPeerTransport } from "./peer-transport.ts";
 import { CALM_NETWORK, drawNetworkProfile } from "./profile.ts";
-import { ManualDice, manualWorld } from "./testing.ts";
+import { SeededDice } from "../kernel/dice.ts";
+import { manualWorld } from "./testing.ts";
 import type { ManualProcess, ManualWorld } from "./testing.ts";
 
 const IDS = [1, 2, 3];
@@ -19,7 +20,7 @@ interface Life {
 
 interface Soak {
   readonly world: ManualWorld;
-  readonly dice: ManualDice;
+  readonly dice: SeededDice;
   readonly net: SimPeerNet;
   readonly lives: Map<number, Life>;
   /** Everything that any handler or answer said, with its time. */
@@ -121,7 +122,7 @@ function talk(soak: Soak, round: number): void {
 async function live(seed: number): Promise<Soak> {
   const world = manualWorld({}, seed);
   const soak: Soak = {
-    ...{ world, dice: new ManualDice(seed + 1_000), net: new SimPeerNet(world.network) },
+    ...{ world, dice: new SeededDice(seed + 1_000), net: new SimPeerNet(world.network) },
     ...{ lives: new Map(), history: [], open: new Set(), served: new Set() },
   };
   for (const id of IDS) await boot(soak, id);

@@ -1,4 +1,5 @@
 /** A small world for the tests of this folder: true time moved by hand, processes that can be paused and killed. */
+import { SeededDice } from "../kernel/dice.ts";
 import type { CoverageKey, Dice, Reporter, Scheduler, SimProcess } from "../contract.ts";
 import { SimNetwork } from "./network.ts";
 import { CALM_NETWORK } from "./profile.ts";
@@ -47,46 +48,9 @@ function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-export class ManualDice implements Dice {
-  #state: number;
-
-  constructor(seed: number) {
-    this.#state = seed >>> 0;
-  }
-
-  /** mulberry32. */
-  random(): number {
-    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
-    let mixed = this.#state;
-    mixed = Math.imul(mixed ^ (mixed >>> 15), mixed | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  }
-
-  chance(probability: number): boolean {
-    return this.random() < probability;
-  }
-
-  between(min: number, max: number): number {
-    return min + Math.floor(this.random() * (max - min + 1));
-  }
-
-  pick<T>(items: readonly T[]): T {
-    return items[this.between(0, items.length - 1)] as T;
-  }
-
-  exponential(mean: number): number {
-    return -Math.log(1 - this.random()) * mean;
-  }
-
-  fork(label: string): Dice {
-    return new ManualDice(this.between(0, 2 ** 31) + label.length);
-  }
-}
-
 export class ManualProcess implements SimProcess {
   readonly host: string;
-  readonly dice: Dice = new ManualDice(7);
+  readonly dice: Dice = new SeededDice(7);
   alive = true;
   paused = false;
   readonly #scheduler: ManualScheduler;
@@ -177,7 +141,7 @@ export function manualWorld(profile: Partial<NetworkProfile> = {}, seed = 1): Ma
   const reporter = new ManualReporter();
   const network = new SimNetwork({
     ...{ scheduler, reporter },
-    dice: new ManualDice(seed),
+    dice: new SeededDice(seed),
     profile: { ...CALM_NETWORK, ...profile },
   });
   return {

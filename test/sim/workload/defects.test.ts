@@ -6,7 +6,7 @@ import type { MemoryCoordinator } from "../../../gateway/src/testing/memory-coor
 import { drawWorkloadPlan, type WorkloadPlan } from "./plan.ts";
 import { manualCell } from "./testing/manual-cell.ts";
 import { createWorkload } from "./workload.ts";
-import { ManualDice } from "../network/testing.ts";
+import { SeededDice } from "../kernel/dice.ts";
 
 const SECONDS_MAX = 60;
 
@@ -15,7 +15,7 @@ type Defect = (right: MemoryCoordinator) => Partial<Coordinator>;
 async function findIn(defect: Defect, actors: Partial<WorkloadPlan["actors"]>): Promise<void> {
   const cell = manualCell(5, (right) => ({ ...delegate(right), ...defect(right) }));
   const plan: WorkloadPlan = {
-    ...drawWorkloadPlan(new ManualDice(5)),
+    ...drawWorkloadPlan(new SeededDice(5)),
     operationsPerSecond: 8,
     deadlineMs: 2_000,
     ttlMsMin: 2_000,

@@ -64,8 +64,6 @@ export interface Workload {
    * The cell has been healthy since then: leases that nobody renews have ended within TTL and `boundMs`.
    */
   expectNoOrphanLeases(healedAtUs: TimeUs, boundMs: number): void;
-  /** The cell has been healthy for long enough: every open watch of a living process has delivered what there is. */
-  expectWatchesCaughtUp(): void;
   /** The checks that only the end of a history allows, linearizability among them. */
   finish(): void;
 }
@@ -135,9 +133,6 @@ export function createWorkload(options: WorkloadOptions): Workload {
           `${key} hangs on lease ${leaseId}, which nobody renews, and is still there`,
         );
       }
-    },
-    expectWatchesCaughtUp: () => {
-      for (const watches of tools.openWatches.values()) for (const watch of watches) watch.expectCaughtUp();
     },
     finish: () => {
       leaseKeys.finish();

@@ -4,7 +4,8 @@ import { createNativeDoor, DEFAULT_NAMESPACE, type Coordinator, type Failure } f
 import { MemoryCoordinator } from "../../../../gateway/src/testing/memory-coordinator.ts";
 import type { ActorContext, SimClient } from "../../contract.ts";
 import { createClientTransport } from "../../network/client-transport.ts";
-import { ManualDice, manualWorld, type ManualProcess, type ManualWorld } from "../../network/testing.ts";
+import { SeededDice } from "../../kernel/dice.ts";
+import { manualWorld, type ManualProcess, type ManualWorld } from "../../network/testing.ts";
 import type { Workload, WorkloadActor } from "../workload.ts";
 import { LatchedReporter } from "./latched-reporter.ts";
 import { ManualTruth } from "./manual-truth.ts";
@@ -147,7 +148,7 @@ class Living {
     return {
       name: incarnation.actor.name,
       ...{ truth, reporter },
-      dice: new ManualDice(this.#seed),
+      dice: new SeededDice(this.#seed),
       scheduler: world.scheduler,
       connect: async () => {
         return await cell.connect((process) => (incarnation.process = process));
