@@ -92,6 +92,7 @@ export async function startCore(parts: CoreParts): Promise<Core> {
     log: (level, message, detail) => environment.log[level](message, detail),
     random: environment.random,
     now: () => environment.clock.monotonicMs(),
+    timers: environment,
   });
   snapshots.connect(transport);
   const coordinator = new CellCoordinator({

@@ -1,9 +1,4 @@
-import { connect as connectPlain, isIP } from "node:net";
-import type { Socket } from "node:net";
-import { connect as connectTls } from "node:tls";
-import { parseAddress } from "./address.ts";
-import { Connection } from "./connection.ts";
-import type { CloseCause, ConnectionEvents } from "./connection.ts";
+import type { CloseCause, Connection, ConnectionEvents } from "./connection.ts";
 import { ProtocolError } from "./errors.ts";
 import { FRAME } from "./frame.ts";
 import { decodeWelcome, encodeHello } from "./handshake.ts";
@@ -23,9 +18,9 @@ export interface DiallerEvents {
 
 type State =
   | { readonly kind: "idle" }
-  | { readonly kind: "connecting"; readonly connection: Connection; readonly timer: NodeJS.Timeout }
+  | { readonly kind: "connecting"; readonly connection: Connection; readonly cancel: () => void }
   | { readonly kind: "up"; readonly connection: Connection }
-  | { readonly kind: "waiting"; readonly timer: NodeJS.Timeout }
+  | { readonly kind: "waiting"; readonly cancel: () => void }
   | { readonly kind: "stopped" };
 
 /**
@@ -37,7 +32,6 @@ export class Dialler {
   readonly purpose: ConnectionPurpose;
   readonly #context: TransportContext;
   readonly #events: DiallerEvents;
-  readonly #connections: Set<Connection>;
   #state: State = { kind: "idle" };
   #failures = 0;
   #upSinceMs = 0;
@@ -45,13 +39,11 @@ export class Dialler {
   constructor(
     target: { readonly peer: PeerAddress; readonly purpose: ConnectionPurpose },
     context: TransportContext,
-    connections: Set<Connection>,
     events: DiallerEvents,
   ) {
     this.peer = target.peer;
     this.purpose = target.purpose;
     this.#context = context;
-    this.#connections = connections;
     this.#events = events;
   }
 
@@ -71,7 +63,7 @@ export class Dialler {
   /** The peer was seen alive: do not wait any longer. */
   kick(): void {
     if (this.#state.kind !== "waiting") return;
-    clearTimeout(this.#state.timer);
+    this.#state.cancel();
     this.#failures = 0;
     this.#dial();
   }
@@ -79,40 +71,31 @@ export class Dialler {
   stop(reason: string): void {
     const state = this.#state;
     this.#state = { kind: "stopped" };
-    if (state.kind === "connecting" || state.kind === "waiting") clearTimeout(state.timer);
+    if (state.kind === "connecting" || state.kind === "waiting") state.cancel();
     if (state.kind === "connecting") state.connection.cut(reason);
     if (state.kind === "up") state.connection.close(reason);
   }
 
   #dial(): void {
-    const { bounds, identity, intercept } = this.#context;
-    let socket: Socket;
+    const { bounds, identity, intercept, network, timers, connections } = this.#context;
+    let connection: Connection;
     try {
-      socket = this.#connect();
+      connection = network.dial(this.peer.address, this.#context, {
+        frame: (kind, body) => this.#welcome(connection, kind, body),
+        chunkEnd: () => undefined,
+        closed: (cause) => this.#attemptClosed(connection, cause),
+      });
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       // In a turn of its own: it must not be told from within the call that asked for the connection.
-      this.#state = { kind: "waiting", timer: setTimeout(() => this.#failed(reason), 0) };
+      this.#state = { kind: "waiting", cancel: timers.after(0, () => this.#failed(reason)) };
       return;
     }
-    const connection = new Connection(socket, true, this.#context, {
-      frame: (kind, body) => this.#welcome(connection, kind, body),
-      chunkEnd: () => undefined,
-      closed: (cause) => this.#attemptClosed(connection, cause),
-    });
-    this.#connections.add(connection);
-    const timer = setTimeout(() => connection.cut("timed out while connecting"), bounds.dialTimeoutMs);
-    this.#state = { kind: "connecting", connection, timer };
+    connections.add(connection);
+    const cancel = timers.after(bounds.dialTimeoutMs, () => connection.cut("timed out while connecting"));
+    this.#state = { kind: "connecting", connection, cancel };
     if (intercept?.(this.peer.memberId, this.purpose) === "drop") connection.cut("intercepted");
     else connection.write(encodeHello(identity, this.peer.memberId, this.purpose));
-  }
-
-  #connect(): Socket {
-    const { host, port } = parseAddress(this.peer.address);
-    const { tls } = this.#context;
-    if (tls === undefined) return connectPlain({ host, port });
-    // The name in the certificate is checked against the host; SNI knows no IP addresses.
-    return connectTls({ host, port, ...tls, ...(isIP(host) === 0 ? { servername: host } : {}) });
   }
 
   #welcome(connection: Connection, kind: number, body: Buffer): void {
@@ -129,7 +112,7 @@ export class Dialler {
       connection.cut(`the peer has incarnation ${welcome.incarnation}`);
       return;
     }
-    clearTimeout(state.timer);
+    state.cancel();
     this.#state = { kind: "up", connection };
     this.#upSinceMs = this.#context.now();
     const { memberId } = this.peer;
@@ -143,9 +126,9 @@ export class Dialler {
   }
 
   #attemptClosed(connection: Connection, cause: CloseCause): void {
-    this.#connections.delete(connection);
+    this.#context.connections.delete(connection);
     if (this.#state.kind !== "connecting" || this.#state.connection !== connection) return;
-    clearTimeout(this.#state.timer);
+    this.#state.cancel();
     this.#failed(cause.reason);
   }
 
@@ -163,7 +146,7 @@ export class Dialler {
   }
 
   #down(connection: Connection, cause: CloseCause): void {
-    this.#connections.delete(connection);
+    this.#context.connections.delete(connection);
     this.#context.log("info", "lost connection to peer", {
       peer: this.peer.memberId,
       purpose: this.purpose,
@@ -187,6 +170,6 @@ export class Dialler {
   }
 
   #dialSoon(pauseMs: number): void {
-    this.#state = { kind: "waiting", timer: setTimeout(() => this.#dial(), pauseMs) };
+    this.#state = { kind: "waiting", cancel: this.#context.timers.after(pauseMs, () => this.#dial()) };
   }
 }

@@ -33,18 +33,14 @@ export class ForwardLink {
   #waiting: Pending[] = [];
   #waitingBytes = 0;
   #nextId = 1;
-  #timer: NodeJS.Timeout | undefined;
+  /** Calls off the one timer for all deadlines. */
+  #cancelTimer: (() => void) | undefined;
   #timerDueMs = 0;
 
-  constructor(
-    peer: PeerAddress,
-    context: TransportContext,
-    connections: Set<Connection>,
-    writer: FrameWriter,
-  ) {
+  constructor(peer: PeerAddress, context: TransportContext, writer: FrameWriter) {
     this.#context = context;
     this.#writer = writer;
-    this.#dialler = new Dialler({ peer, purpose: "forward" }, context, connections, {
+    this.#dialler = new Dialler({ peer, purpose: "forward" }, context, {
       up: (connection) => this.#up(connection),
       down: () => this.#lost(),
       failed: () => this.#unsent(),
@@ -63,14 +59,14 @@ export class ForwardLink {
   stop(reason: string): void {
     this.#dialler.stop(reason);
     // Not from within the call that stops us: see TransportHandlers.
-    queueMicrotask(() => {
+    this.#context.timers.soon(() => {
       this.#unsent();
       this.#lost();
     });
   }
 
   request(body: Uint8Array, timeoutMs: number, answer: ForwardAnswer): void {
-    const { bounds, now } = this.#context;
+    const { bounds, now, timers } = this.#context;
     const connection = this.#dialler.connection;
     const bytes = body.length + OVERHEAD_BYTES;
     const full =
@@ -78,7 +74,7 @@ export class ForwardLink {
       this.#inFlight.size + this.#waiting.length >= bounds.requestsInFlightMax ||
       (connection?.queuedBytes ?? this.#waitingBytes) + bytes > bounds.forwardQueueBytesMax;
     if (full || (connection === undefined && !this.#dialler.connecting)) {
-      queueMicrotask(() => answer("unsent"));
+      timers.soon(() => answer("unsent"));
       return;
     }
     const pending: Pending = { body, deadlineMs: now() + timeoutMs, answer };
@@ -137,20 +133,20 @@ export class ForwardLink {
   /** No timer without a request. */
   #rest(): void {
     if (this.#inFlight.size > 0 || this.#waiting.length > 0) return;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
   }
 
   #arm(deadlineMs: number): void {
-    if (this.#timer !== undefined && this.#timerDueMs <= deadlineMs) return;
-    clearTimeout(this.#timer);
+    if (this.#cancelTimer !== undefined && this.#timerDueMs <= deadlineMs) return;
+    this.#cancelTimer?.();
     this.#timerDueMs = deadlineMs;
     const pauseMs = Math.max(SWEEP_MS_MIN, Math.ceil(deadlineMs - this.#context.now()));
-    this.#timer = setTimeout(() => this.#sweep(), pauseMs);
+    this.#cancelTimer = this.#context.timers.after(pauseMs, () => this.#sweep());
   }
 
   #sweep(): void {
-    this.#timer = undefined;
+    this.#cancelTimer = undefined;
     const nowMs = this.#context.now();
     const late: (() => void)[] = [];
     let nextMs = Infinity;

@@ -1,5 +1,6 @@
 export { createTransport } from "./transport.ts";
 export type { ListeningTransport } from "./transport.ts";
+export type { PeerNetwork } from "./network.ts";
 export { TRANSPORT_BOUNDS } from "./options.ts";
 export type {
   TransportBounds,
@@ -8,6 +9,7 @@ export type {
   TransportOptions,
   TransportTls,
 } from "./options.ts";
+export type { TransportTimers } from "./timers.ts";
 export { TransportError } from "./errors.ts";
 export type { TransportErrorCode } from "./errors.ts";
 export { decodeMessages, encodeMessages } from "./codec.ts";

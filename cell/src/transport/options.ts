@@ -1,4 +1,7 @@
 import type { MemberId } from "../raft/types.ts";
+import type { Connection } from "./connection.ts";
+import type { PeerNetwork } from "./network.ts";
+import type { TransportTimers } from "./timers.ts";
 import type { ConnectionPurpose, TransportHandlers, TransportIdentity } from "./types.ts";
 
 /** PEM. Peers prove themselves to each other against `ca`. */
@@ -79,6 +82,10 @@ export interface TransportOptions {
   readonly random?: () => number;
   /** Monotonic milliseconds, for time-outs. Default `performance.now`. */
   readonly now?: () => number;
+  /** Default: those of Node's event loop. */
+  readonly timers?: TransportTimers;
+  /** What connects members. Default: sockets. */
+  readonly network?: PeerNetwork;
 }
 
 /** What all parts of one transport share. */
@@ -92,4 +99,8 @@ export interface TransportContext {
   readonly intercept: TransportIntercept | undefined;
   readonly random: () => number;
   readonly now: () => number;
+  readonly timers: TransportTimers;
+  readonly network: PeerNetwork;
+  /** Every connection there is, until it has heard that it is closed. */
+  readonly connections: Set<Connection>;
 }

@@ -23,16 +23,11 @@ export class RaftLink {
   #heldBytes = 0;
   #unreachableTold = false;
 
-  constructor(
-    peer: PeerAddress,
-    context: TransportContext,
-    connections: Set<Connection>,
-    writer: FrameWriter,
-  ) {
+  constructor(peer: PeerAddress, context: TransportContext, writer: FrameWriter) {
     this.#context = context;
     this.#writer = writer;
     this.#peer = peer.memberId;
-    this.#dialler = new Dialler({ peer, purpose: "raft" }, context, connections, {
+    this.#dialler = new Dialler({ peer, purpose: "raft" }, context, {
       up: (connection) => this.#up(connection),
       down: (cause) => {
         if (cause.kind === "peer" || cause.kind === "silent") context.handlers.disconnected(peer.memberId);
@@ -149,7 +144,7 @@ export class RaftLink {
   #tellUnreachable(): void {
     if (this.#unreachableTold) return;
     this.#unreachableTold = true;
-    queueMicrotask(() => {
+    this.#context.timers.soon(() => {
       this.#unreachableTold = false;
       this.#context.handlers.unreachable(this.#peer);
     });

@@ -30,6 +30,7 @@ interface Reception {
  */
 export class SnapshotInbox {
   readonly #context: TransportContext;
+  readonly #writer = new FrameWriter();
   readonly #receptions = new Map<MemberId, Reception>();
 
   constructor(context: TransportContext) {
@@ -94,7 +95,7 @@ export class SnapshotInbox {
     if (old !== undefined) this.#abort(old, "the sender began another snapshot");
     const receiver = this.#context.handlers.snapshot(from, offer);
     if (receiver === undefined) {
-      writeText(connection, FRAME.abort, "the receiver does not take this snapshot");
+      this.#writeText(connection, FRAME.abort, "the receiver does not take this snapshot");
       connection.close("snapshot not taken");
       return undefined;
     }
@@ -112,7 +113,7 @@ export class SnapshotInbox {
       activeMs: this.#context.now(),
     };
     this.#receptions.set(from, reception);
-    writeNumber(connection, FRAME.accept, reception.next);
+    this.#writeNumber(connection, FRAME.accept, reception.next);
     return reception;
   }
 
@@ -120,9 +121,9 @@ export class SnapshotInbox {
     reception.connection?.cut("the sender opened another connection");
     this.#park(reception);
     reception.connection = connection;
-    if (reception.phase === "finished") writeNumber(connection, FRAME.done, 0);
+    if (reception.phase === "finished") this.#writeNumber(connection, FRAME.done, 0);
     else if (reception.busy && reception.phase === "receiving") reception.acceptDue = true;
-    else writeNumber(connection, FRAME.accept, reception.next);
+    else this.#writeNumber(connection, FRAME.accept, reception.next);
   }
 
   /** Unacknowledged chunks come again on the next connection. */
@@ -198,16 +199,16 @@ export class SnapshotInbox {
     if (connection === undefined) return;
     if (reception.acceptDue) {
       reception.acceptDue = false;
-      writeNumber(connection, FRAME.accept, reception.next);
+      this.#writeNumber(connection, FRAME.accept, reception.next);
     } else {
-      writeNumber(connection, FRAME.taken, number);
+      this.#writeNumber(connection, FRAME.taken, number);
     }
   }
 
   #installed(reception: Reception): void {
     reception.phase = "finished";
     reception.activeMs = this.#context.now();
-    if (reception.connection !== undefined) writeNumber(reception.connection, FRAME.done, 0);
+    if (reception.connection !== undefined) this.#writeNumber(reception.connection, FRAME.done, 0);
   }
 
   #failed(reception: Reception, error: unknown): void {
@@ -223,25 +224,23 @@ export class SnapshotInbox {
     reception.connection = undefined;
     reception.queue = [];
     if (connection !== undefined) {
-      writeText(connection, FRAME.abort, reason);
+      this.#writeText(connection, FRAME.abort, reason);
       connection.close(reason);
     }
     if (reception.phase === "finished") return;
     this.#context.log("warn", "a snapshot reception ended early", { peer: reception.from, reason });
     reception.receiver.abort(cause ?? new Error(reason));
   }
-}
 
-function writeNumber(connection: Connection, kind: number, value: number): void {
-  const writer = new FrameWriter();
-  writer.begin(kind);
-  writer.varint(value);
-  connection.write(writer.finish());
-}
+  #writeNumber(connection: Connection, kind: number, value: number): void {
+    this.#writer.begin(kind);
+    this.#writer.varint(value);
+    connection.write(this.#writer.finish());
+  }
 
-function writeText(connection: Connection, kind: number, text: string): void {
-  const writer = new FrameWriter();
-  writer.begin(kind);
-  writer.string(text);
-  connection.write(writer.finish());
+  #writeText(connection: Connection, kind: number, text: string): void {
+    this.#writer.begin(kind);
+    this.#writer.string(text);
+    connection.write(this.#writer.finish());
+  }
 }

@@ -20,7 +20,8 @@ export class SnapshotSender {
   readonly #context: TransportContext;
   readonly #dialler: Dialler;
   readonly #peer: PeerAddress;
-  readonly #timer: NodeJS.Timeout;
+  readonly #writer = new FrameWriter();
+  readonly #stopStallChecks: () => void;
   readonly #resolve: (installed: boolean) => void;
   #ended = false;
   /** Let in and told from where: chunks may go. */
@@ -36,12 +37,7 @@ export class SnapshotSender {
   #progressMs: number;
   #downSinceMs: number;
 
-  constructor(
-    peer: PeerAddress,
-    source: SnapshotSource,
-    context: TransportContext,
-    connections: Set<Connection>,
-  ) {
+  constructor(peer: PeerAddress, source: SnapshotSource, context: TransportContext) {
     const { promise, resolve } = Promise.withResolvers<boolean>();
     this.finished = promise;
     this.#resolve = resolve;
@@ -50,7 +46,7 @@ export class SnapshotSender {
     this.#peer = peer;
     this.#progressMs = context.now();
     this.#downSinceMs = this.#progressMs;
-    this.#dialler = new Dialler({ peer, purpose: "snapshot" }, context, connections, {
+    this.#dialler = new Dialler({ peer, purpose: "snapshot" }, context, {
       up: (connection) => this.#up(connection),
       down: () => {
         this.#accepted = false;
@@ -61,7 +57,8 @@ export class SnapshotSender {
       refused: (reason) => this.#end(false, `refused: ${reason}`),
     });
     const { snapshotStallMsMax } = context.bounds;
-    this.#timer = setInterval(() => this.#checkStall(), Math.min(1_000, snapshotStallMsMax / 4));
+    const checkMs = Math.min(1_000, snapshotStallMsMax / 4);
+    this.#stopStallChecks = context.timers.every(checkMs, () => this.#checkStall());
     this.#dialler.start();
   }
 
@@ -75,7 +72,7 @@ export class SnapshotSender {
   }
 
   #up(connection: Connection): Omit<ConnectionEvents, "closed"> {
-    const writer = new FrameWriter();
+    const writer = this.#writer;
     writer.begin(FRAME.offer);
     writer.string(this.#source.id);
     writer.bytes(this.#source.header);
@@ -171,7 +168,7 @@ export class SnapshotSender {
   }
 
   #writeChunk(chunk: Chunk): void {
-    const writer = new FrameWriter();
+    const writer = this.#writer;
     writer.begin(FRAME.chunk);
     writer.varint(chunk.number);
     writer.raw(chunk.data);
@@ -181,7 +178,7 @@ export class SnapshotSender {
   #finish(total: number): void {
     this.#finishing = true;
     this.#progressTo(total + 1);
-    const writer = new FrameWriter();
+    const writer = this.#writer;
     writer.begin(FRAME.finish);
     writer.varint(total);
     this.#dialler.connection?.write(writer.finish());
@@ -199,10 +196,10 @@ export class SnapshotSender {
   #end(installed: boolean, reason: string): void {
     if (this.#ended) return;
     this.#ended = true;
-    clearInterval(this.#timer);
+    this.#stopStallChecks();
     if (!installed) {
       this.#context.log("warn", "a snapshot was not installed", { peer: this.#peer.memberId, reason });
-      const writer = new FrameWriter();
+      const writer = this.#writer;
       writer.begin(FRAME.abort);
       writer.string(reason);
       this.#dialler.connection?.write(writer.finish());

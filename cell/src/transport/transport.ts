@@ -2,7 +2,7 @@ import { assert } from "../invariant.ts";
 import type { MemberId, Message } from "../raft/types.ts";
 import { Acceptor, admission } from "./acceptor.ts";
 import type { Guest } from "./acceptor.ts";
-import type { CloseCause, Connection, ConnectionEvents } from "./connection.ts";
+import type { CloseCause, ConnectionEvents } from "./connection.ts";
 import { ForwardLink, forwardReception } from "./forward-link.ts";
 import type { ForwardAnswer } from "./forward-link.ts";
 import { FrameWriter } from "./frame.ts";
@@ -11,7 +11,12 @@ import type { TransportContext, TransportOptions, TransportTls } from "./options
 import { RaftLink, raftReception } from "./raft-link.ts";
 import { SnapshotInbox } from "./snapshot-inbox.ts";
 import { SnapshotSender } from "./snapshot-sender.ts";
+import { SOCKET_NETWORK } from "./socket-network.ts";
+import { NODE_TIMERS } from "./timers.ts";
 import type { PeerAddress, PeerNotice, SnapshotSource, Transport } from "./types.ts";
+
+/** A transport that closes looks this often whether its connections have ended. */
+const CLOSE_LOOK_MS = 2;
 
 interface Peer {
   readonly address: PeerAddress;
@@ -44,38 +49,40 @@ export async function createTransport(options: TransportOptions): Promise<Listen
     intercept: options.intercept,
     random: options.random ?? Math.random,
     now: options.now ?? (() => performance.now()),
+    timers: options.timers ?? NODE_TIMERS,
+    network: options.network ?? SOCKET_NETWORK,
+    connections: new Set(),
   };
   const transport = new PeerTransport(context);
-  await transport.listen(options.listen.host, options.listen.port);
+  await transport.listen(options.listen);
   return transport;
 }
 
 class PeerTransport implements ListeningTransport {
   address = "";
   readonly #context: TransportContext;
-  /** Every socket there is, for the ping interval and for closing. */
-  readonly #connections = new Set<Connection>();
   readonly #acceptor: Acceptor;
   readonly #inbox: SnapshotInbox;
   readonly #peers = new Map<MemberId, Peer>();
   /** Frames are built one at a time, so all links share one writer and its slab. */
   readonly #writer = new FrameWriter();
   readonly #touched: RaftLink[] = [];
-  #ticker: NodeJS.Timeout | undefined;
+  #stopTicking: () => void = () => undefined;
   #closing: Promise<void> | undefined;
 
   constructor(context: TransportContext) {
     this.#context = context;
     this.#inbox = new SnapshotInbox(context);
-    this.#acceptor = new Acceptor(context, this.#connections, {
+    this.#acceptor = new Acceptor(context, {
       entered: (guest) => this.#entered(guest),
       left: (guest, cause) => this.#left(guest, cause),
     });
   }
 
-  async listen(host: string, port: number): Promise<void> {
-    this.address = await this.#acceptor.listen(host, port);
-    this.#ticker = setInterval(() => this.#interval(), this.#context.bounds.pingIntervalMs);
+  async listen(at: TransportOptions["listen"]): Promise<void> {
+    this.address = await this.#acceptor.listen(at);
+    const { timers, bounds } = this.#context;
+    this.#stopTicking = timers.every(bounds.pingIntervalMs, () => this.#interval());
   }
 
   updateTls(tls: TransportTls): void {
@@ -100,7 +107,7 @@ class PeerTransport implements ListeningTransport {
 
   request(to: MemberId, body: Uint8Array, timeoutMs: number, answer: ForwardAnswer): void {
     const peer = this.#peers.get(to);
-    if (peer === undefined) queueMicrotask(() => answer("unsent"));
+    if (peer === undefined) this.#context.timers.soon(() => answer("unsent"));
     else peer.forward.request(body, timeoutMs, answer);
   }
 
@@ -110,7 +117,7 @@ class PeerTransport implements ListeningTransport {
       source.close();
       return false;
     }
-    const sender = new SnapshotSender(peer.address, source, this.#context, this.#connections);
+    const sender = new SnapshotSender(peer.address, source, this.#context);
     peer.snapshot = sender;
     try {
       return await sender.finished;
@@ -150,24 +157,25 @@ class PeerTransport implements ListeningTransport {
   }
 
   async #close(): Promise<void> {
-    clearInterval(this.#ticker);
+    const { connections, timers } = this.#context;
+    this.#stopTicking();
     const closed = this.#acceptor.close();
     for (const peer of this.#peers.values()) stop(peer, "this member closes");
     this.#peers.clear();
     this.#inbox.close("this member closes");
-    for (const connection of this.#connections) connection.close("this member closes");
+    for (const connection of connections) connection.close("this member closes");
     await closed;
     // The listener knows only the connections it accepted; those that were dialled end within the same grace.
-    while (this.#connections.size > 0) {
-      await new Promise((resolve) => setTimeout(resolve, 2));
+    while (connections.size > 0) {
+      await new Promise<void>((resolve) => timers.after(CLOSE_LOOK_MS, resolve));
     }
   }
 
   #add(address: PeerAddress): void {
     const peer: Peer = {
       address,
-      raft: new RaftLink(address, this.#context, this.#connections, this.#writer),
-      forward: new ForwardLink(address, this.#context, this.#connections, this.#writer),
+      raft: new RaftLink(address, this.#context, this.#writer),
+      forward: new ForwardLink(address, this.#context, this.#writer),
       snapshot: undefined,
     };
     this.#peers.set(address.memberId, peer);
@@ -194,7 +202,7 @@ class PeerTransport implements ListeningTransport {
     const peer = this.#peers.get(hello.from);
     if (peer !== undefined) {
       // It dials, so it lives: do not wait out a pause before dialling back.
-      setImmediate(() => {
+      this.#context.timers.schedule(() => {
         peer.raft.kick();
         peer.forward.kick();
         peer.snapshot?.kick();
@@ -227,7 +235,7 @@ class PeerTransport implements ListeningTransport {
   }
 
   #interval(): void {
-    for (const connection of this.#connections) connection.interval();
+    for (const connection of this.#context.connections) connection.interval();
     this.#inbox.interval();
   }
 }

@@ -1,5 +1,6 @@
 import type { Runtime } from "@lockstep/client";
 import type { Environment, Log } from "../../../cell/src/replica/environment.ts";
+import type { TransportTimers } from "../../../cell/src/transport/index.ts";
 import type { Dice, Scheduler, SimProcess, TimeUs } from "../contract.ts";
 import { drawUuid } from "./dice.ts";
 
@@ -108,14 +109,9 @@ export class KernelProcess implements SimProcess {
   }
 }
 
-/** The environment of a member in this process. */
-export function environmentOf(
-  process: KernelProcess,
-  hooks: { readonly log: Log; readonly fatal: (error: Error) => void },
-): Environment {
+/** What production takes for timers, in this process. */
+export function timersOf(process: SimProcess): TransportTimers {
   return {
-    clock: { monotonicMs: () => process.monotonicMs(), wallMs: () => process.wallMs() },
-    random: () => process.dice.random(),
     schedule: (task) => void process.deliver(TURN_US, task),
     soon: (task) =>
       queueMicrotask(() => {
@@ -133,6 +129,18 @@ export function environmentOf(
       next();
       return () => cancel();
     },
+  };
+}
+
+/** The environment of a member in this process. */
+export function environmentOf(
+  process: KernelProcess,
+  hooks: { readonly log: Log; readonly fatal: (error: Error) => void },
+): Environment {
+  return {
+    ...timersOf(process),
+    clock: { monotonicMs: () => process.monotonicMs(), wallMs: () => process.wallMs() },
+    random: () => process.dice.random(),
     log: hooks.log,
     fatal: hooks.fatal,
   };

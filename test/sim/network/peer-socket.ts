@@ -1,5 +1,7 @@
+import type { MemberId } from "../../../cell/src/raft/types.ts";
+import { NO_MEMBER } from "../../../cell/src/raft/types.ts";
 import { ProtocolError } from "../../../cell/src/transport/errors.ts";
-import { FRAME, FRAME_HEADER_BYTES } from "../../../cell/src/transport/frame.ts";
+import { FRAME_HEADER_BYTES } from "../../../cell/src/transport/frame.ts";
 import type { Frame } from "../../../cell/src/transport/frame.ts";
 import type { CloseCause, Connection, ConnectionEvents } from "../../../cell/src/transport/connection.ts";
 import type { TransportContext } from "../../../cell/src/transport/options.ts";
@@ -9,25 +11,36 @@ import type { StreamEnd, StreamHandler } from "./stream.ts";
 
 export type PeerEnd = StreamEnd<Buffer, Buffer>;
 
+const NOBODY: ConnectionEvents = {
+  frame: () => undefined,
+  chunkEnd: () => undefined,
+  closed: () => undefined,
+};
+
 /**
- * What production's `Connection` is to its links and receptions, over a simulated stream. Signs of life are not sent:
- * once an interval it is looked at whether they would have come.
+ * A connection of production's peer transport over a simulated stream. Two things are not as on a socket. Raft messages
+ * are datagrams beside the stream, one a frame, as long as it stands: harsher than TCP, where they arrive in order and
+ * once; the core must bear both. And signs of life are not sent: once an interval it is looked at whether they would
+ * have come.
  */
-export class PeerSocket implements StreamHandler<Buffer> {
-  purpose: ConnectionPurpose = "raft";
+export class PeerSocket implements Connection, StreamHandler<Buffer> {
   readonly #process: SimProcess;
   readonly #context: TransportContext;
   readonly #dialled: boolean;
-  #events: ConnectionEvents;
+  #peer: MemberId = NO_MEMBER;
+  #purpose: ConnectionPurpose | undefined;
+  #events: ConnectionEvents = NOBODY;
   #end: PeerEnd | undefined;
-  #established = false;
   #silentIntervals = 0;
   #cause: CloseCause | undefined;
 
-  constructor(process: SimProcess, dialled: boolean, context: TransportContext, events: ConnectionEvents) {
+  constructor(process: SimProcess, dialled: boolean, context: TransportContext) {
     this.#process = process;
     this.#dialled = dialled;
     this.#context = context;
+  }
+
+  hear(events: ConnectionEvents): void {
     this.#events = events;
   }
 
@@ -40,34 +53,24 @@ export class PeerSocket implements StreamHandler<Buffer> {
     return this.#cause === undefined;
   }
 
+  /** In the stream what waits for room; of datagrams whatever is under way, or waits for a paused receiver. */
   get queuedBytes(): number {
-    return this.#end?.waitingBytes ?? 0;
+    const end = this.#end;
+    return end === undefined ? 0 : end.waitingBytes + end.datagramBytes;
   }
 
-  /** Bytes of datagrams under way, or waiting for a paused receiver. */
-  get datagramBytes(): number {
-    return this.#end?.datagramBytes ?? 0;
-  }
-
-  /** For production code that takes its own class: it uses nothing but what is here. */
-  get asConnection(): Connection {
-    return this as unknown as Connection;
-  }
-
-  establish(purpose: ConnectionPurpose, events: ConnectionEvents): void {
-    this.purpose = purpose;
+  establish(peer: MemberId, purpose: ConnectionPurpose, events: ConnectionEvents): void {
+    this.#peer = peer;
+    this.#purpose = purpose;
     this.#events = events;
-    this.#established = true;
     this.#silentIntervals = 0;
   }
 
   write(frame: Frame): void {
-    if (this.#cause === undefined) this.#end?.send(bytesOf(frame), frame.bytes);
-  }
-
-  /** Not in the stream: may be lost, doubled or overtaken. */
-  writeDatagram(frame: Frame): void {
-    if (this.#cause === undefined) this.#end?.sendDatagram(bytesOf(frame), frame.bytes);
+    if (this.#cause !== undefined) return;
+    // What goes the other way on it is the answer to the handshake.
+    if (this.#purpose === "raft" && this.#dialled) this.#end?.sendDatagram(bytesOf(frame), frame.bytes);
+    else this.#end?.send(bytesOf(frame), frame.bytes);
   }
 
   /** Sends are not buffered here. */
@@ -78,7 +81,8 @@ export class PeerSocket implements StreamHandler<Buffer> {
   /** Called every ping interval of this process: a paused process counts none. */
   interval(): void {
     if (this.#cause !== undefined) return;
-    const alive = this.#established && this.#end?.alive(this.#dialled ? "answered" : "heard") === true;
+    const alive =
+      this.#purpose !== undefined && this.#end?.alive(this.#dialled ? "answered" : "heard") === true;
     this.#silentIntervals = alive ? 0 : this.#silentIntervals + 1;
     if (this.#silentIntervals > this.#context.bounds.silentIntervalsMax) {
       this.#destroy({ kind: "silent", reason: "no sign of life" });
@@ -108,16 +112,15 @@ export class PeerSocket implements StreamHandler<Buffer> {
   payload(bytes: Buffer): void {
     if (this.#cause !== undefined) return;
     const kind = bytes[FRAME_HEADER_BYTES - 1] ?? 0;
-    if (this.#established) this.#silentIntervals = 0;
+    if (this.#purpose !== undefined) this.#silentIntervals = 0;
     try {
-      if (kind !== FRAME.pong) this.#events.frame(kind, bytes.subarray(FRAME_HEADER_BYTES));
+      this.#events.frame(kind, bytes.subarray(FRAME_HEADER_BYTES));
       this.#events.chunkEnd();
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
-      const { purpose } = this;
+      const { message } = error;
       this.#context.log("warn", "closing a peer connection that broke the protocol", {
-        purpose,
-        reason: error.message,
+        ...{ peer: this.#peer, purpose: this.#purpose ?? "", reason: message },
       });
       this.#destroy({ kind: "protocol", reason: error.message });
     }

@@ -10,8 +10,8 @@ import type {
   SnapshotSource,
   TransportHandlers,
 } from "../../../cell/src/transport/types.ts";
+import type { ListeningTransport } from "../../../cell/src/transport/index.ts";
 import { SimPeerNet } from "./peer-transport.ts";
-import type { SimPeerTransport } from "./peer-transport.ts";
 import { manualWorld } from "./testing.ts";
 import type { ManualProcess, ManualWorld } from "./testing.ts";
 import type { NetworkProfile } from "./profile.ts";
@@ -24,7 +24,7 @@ const SOON_MS = 50;
 interface Life {
   readonly id: number;
   readonly process: ManualProcess;
-  readonly transport: SimPeerTransport;
+  readonly transport: ListeningTransport;
   /** What the handlers heard, in order. */
   readonly heard: string[];
   readonly messages: Message[][];

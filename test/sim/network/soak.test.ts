@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { LogIndex, MemberId, Term } from "../../../cell/src/raft/types.ts";
 import type { PeerAddress, TransportHandlers } from "../../../cell/src/transport/types.ts";
+import type { ListeningTransport } from "../../../cell/src/transport/index.ts";
 import { SimPeerNet } from "./peer-transport.ts";
-import type { SimPeerTransport } from "./peer-transport.ts";
 import { CALM_NETWORK, drawNetworkProfile } from "./profile.ts";
 import { SeededDice } from "../kernel/dice.ts";
 import { manualWorld } from "./testing.ts";
@@ -15,7 +15,7 @@ const SEEDS = 25;
 
 interface Life {
   readonly process: ManualProcess;
-  readonly transport: SimPeerTransport;
+  readonly transport: ListeningTransport;
 }
 
 interface Soak {
