@@ -37,7 +37,13 @@ function lockstep(args: readonly string[], endpoint: FakeAdmin = leader): Promis
 }
 
 function caughtUp(...ids: number[]): admin.Progress[] {
-  return ids.map((memberId) => ({ memberId, state: "replicate", match: 4_990, recentlyActive: true }));
+  return ids.map((memberId) => ({
+    memberId,
+    state: "replicate",
+    match: 4_990,
+    recentlyActive: true,
+    silentMs: 5,
+  }));
 }
 
 test("status asks every listed member, and names those that do not answer", async () => {
@@ -80,7 +86,7 @@ test("promote makes several learners voters in one change, planned on the listed
 });
 
 test("promote gives up on a learner that stays behind, and says how far", async () => {
-  leader.status.progress = [{ memberId: 4, state: "probe", match: 10, recentlyActive: true }];
+  leader.status.progress = [{ memberId: 4, state: "probe", match: 10, recentlyActive: true, silentMs: 5 }];
   const result = await lockstep(["member", "promote", "m4", "--timeout", "50ms"]);
   assert.equal(result.code, EXIT.unavailable);
   assert.match(result.err, /m4 is 4990 entries behind/);

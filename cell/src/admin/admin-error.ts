@@ -14,6 +14,7 @@ export type AdminErrorCode =
   | "name-in-use"
   | "too-many-members"
   | "wrong-cell"
+  | "format-version"
   | "timeout";
 
 /** A refusal of the admin API: the message says what to do. */

@@ -7,6 +7,7 @@ import type { Replica } from "../replica/replica.ts";
 import { mostCaughtUp } from "../replica/stall-watch.ts";
 import type { ChangeOutcome } from "../replica/state.ts";
 import { AdminError } from "./admin-error.ts";
+import { DECISION_TIMEOUT_MS, readPoint, requireLeader } from "./leader.ts";
 
 export interface AddLearnerRequest {
   readonly name: string;
@@ -28,7 +29,6 @@ export interface ChangeRequest {
 /** A learner this close to the leader's log is caught up (R43). */
 const CAUGHT_UP_ENTRIES_MAX = 1000;
 const MEMBERS_MAX = 16;
-const DECISION_TIMEOUT_MS = 15_000;
 const LEAVE_JOINT_TIMEOUT_MS = 60_000;
 /** Others may add learners at the same moment; each try takes the next id. */
 const ADD_TRIES_MAX = 5;
@@ -47,14 +47,14 @@ export class MembershipChanges {
 
   /** The membership, proved current by a read-index round. */
   async current(): Promise<Membership> {
-    await this.#readPoint();
+    await readPoint(this.#replica);
     return this.#replica.parts.state.membership;
   }
 
   /** Idempotent by name and incarnation. */
   async addLearner(request: AddLearnerRequest): Promise<MemberRecord> {
     for (let attempt = 1; ; attempt += 1) {
-      this.#requireLeader();
+      requireLeader(this.#replica);
       const membership = await this.current();
       const present = membership.members.find((member) => member.name === request.name);
       if (present !== undefined) return sameMember(present, request);
@@ -82,7 +82,7 @@ export class MembershipChanges {
 
   /** Resolves when the final configuration (joint left) is applied here. */
   async change(request: ChangeRequest): Promise<Membership> {
-    this.#requireLeader();
+    requireLeader(this.#replica);
     const membership = await this.current();
     this.#check(membership, request);
     if (!request.force) await this.#untilHealthy(membership, request);
@@ -99,7 +99,7 @@ export class MembershipChanges {
 
   /** 0: the most caught-up other voter. @returns the new leader. */
   async transferLeadership(target: MemberId, timeoutMs: number = DECISION_TIMEOUT_MS): Promise<MemberId> {
-    this.#requireLeader();
+    requireLeader(this.#replica);
     const { raft, self, state } = this.#replica.parts;
     const best = (): MemberId | undefined => mostCaughtUp(raft.status().progress, self);
     if (target === 0) await this.#signsOfLife(() => best() !== undefined);
@@ -125,29 +125,6 @@ export class MembershipChanges {
       );
     }
     return this.#replica.leaderId;
-  }
-
-  #requireLeader(): void {
-    if (this.#replica.isLeader) return;
-    const leader = findMember(this.#replica.parts.state.membership, this.#replica.leaderId);
-    throw new AdminError(
-      "not-leader",
-      leader === undefined
-        ? "This member does not lead and knows no leader. Try again, or another member."
-        : `Member ${leader.name} leads; its admin address is ${leader.addresses.admin}.`,
-      leader?.addresses.admin,
-    );
-  }
-
-  #readPoint(): Promise<void> {
-    const { clock } = this.#replica.parts.environment;
-    return new Promise((resolve, reject) => {
-      this.#replica.read({
-        serve: resolve,
-        fail: (failure) => reject(new AdminError("no-leader", failure.message)),
-        deadlineMs: clock.monotonicMs() + DECISION_TIMEOUT_MS,
-      });
-    });
   }
 
   #check(membership: Membership, request: ChangeRequest): void {

@@ -1,17 +1,20 @@
 import { Metadata, status as GrpcStatus } from "@grpc/grpc-js";
 import type { ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
 import { admin } from "@lockstep/proto";
-import type { Failure, Revision } from "@lockstep/gateway/coordinator";
+import type { Revision } from "@lockstep/gateway/coordinator";
 import { isJoint } from "../raft/index.ts";
 import type { MemberAddresses, MemberRecord, Membership } from "../machine/membership.ts";
-import type { LogIndex, MemberId, Role } from "../raft/types.ts";
+import type { NamespaceInfo } from "../machine/types.ts";
+import type { LogIndex, MemberId } from "../raft/types.ts";
 import type { CellCoordinator } from "../replica/coordinator.ts";
 import type { Replica } from "../replica/replica.ts";
 import { pauseIn } from "../replica/environment.ts";
 import { createSnapshotSource } from "../store/index.ts";
 import { AdminError } from "./admin-error.ts";
 import type { AdminErrorCode } from "./admin-error.ts";
+import { CellCommands, refusedCommand } from "./cell-commands.ts";
 import type { MembershipChanges } from "./membership-changes.ts";
+import { statusOf } from "./status.ts";
 
 export interface AdminServiceOptions {
   readonly replica: Replica;
@@ -21,7 +24,12 @@ export interface AdminServiceOptions {
   readonly self: { readonly name: string; readonly incarnation: string; readonly version: string };
   readonly leases: () => number;
   readonly watches: () => number;
-  readonly ready: () => boolean;
+  /** How long the slowest tenth of the log's recent syncs took at least, in microseconds; 0: too few. */
+  readonly syncP90Us: () => number;
+  /** Why this member is not ready, in a sentence; undefined: it is. */
+  readonly notReady: () => string | undefined;
+  /** What this member's TLS stands on. Absent, or undefined: it runs without. */
+  readonly tls?: () => admin.TlsStatus | undefined;
 }
 
 const NAME = /^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$/i;
@@ -32,6 +40,7 @@ const COMPACT_DEADLINE_MS = 15_000;
 /** The gRPC service for operators and the CLI. */
 export function createAdminService(options: AdminServiceOptions): admin.AdminServer {
   const { replica, changes } = options;
+  const commands = new CellCommands(replica);
   return {
     status: unary(() => statusOf(options)),
     listMembers: unary(async () => {
@@ -66,6 +75,16 @@ export function createAdminService(options: AdminServiceOptions): admin.AdminSer
       streamState(replica, call).catch((error: unknown) => call.destroy(toServiceError(error)));
     },
     compact: unary((request: admin.CompactRequest) => compact(options.coordinator, request)),
+    raiseFormatVersion: unary(async (request: admin.RaiseFormatVersionRequest) => ({
+      formatVersion: await commands.raiseFormatVersion(request.version, request.plannedOn as LogIndex),
+    })),
+    listNamespaces: unary(async () => {
+      const namespaces = await commands.namespaces();
+      return {
+        cellId: replica.parts.state.membership.cellId,
+        namespaces: namespaces.map(namespaceMessage),
+      };
+    }),
   };
 }
 
@@ -116,55 +135,9 @@ function grpcStatus(code: AdminErrorCode): GrpcStatus {
     case "learner-not-ready":
     case "unhealthy-cell":
     case "wrong-cell":
+    case "format-version":
       return GrpcStatus.FAILED_PRECONDITION;
   }
-}
-
-function statusOf(options: AdminServiceOptions): admin.StatusResponse {
-  const { replica, self } = options;
-  const { raft, state, space, wal } = replica.parts;
-  const status = raft.status();
-  const { machine, membership } = state;
-  const checkpoint = replica.divergence.newest;
-  const alarms: string[] = [];
-  if (space.anyLow(membership.configuration.voters)) alarms.push("no-space");
-  if (replica.isDiverged) alarms.push("diverged");
-  return {
-    cellId: membership.cellId,
-    memberId: status.id,
-    name: self.name,
-    incarnation: self.incarnation,
-    version: self.version,
-    formatVersion: machine.formatVersion,
-    role: roleNumber(status.role),
-    term: status.term,
-    leaderId: status.leader,
-    lastIndex: status.lastIndex,
-    commitIndex: status.commit,
-    appliedIndex: machine.appliedIndex,
-    revision: machine.revision,
-    configurationIndex: membership.configurationIndex,
-    joint: isJoint(membership.configuration),
-    databaseBytes: state.store.statistics().bytes,
-    logBytes: wal.bytes,
-    logFirstIndex: status.firstIndex,
-    barrierIndex: replica.logKeeper.barrierIndex,
-    leases: options.leases(),
-    watches: options.watches(),
-    digest: hex(machine.digest.hash),
-    digestCheckpointIndex: checkpoint?.index ?? 0,
-    digestAtCheckpoint: checkpoint === undefined ? "" : hex(checkpoint.hash),
-    alarms,
-    progress: status.progress.map((view) => ({
-      memberId: view.id,
-      state: view.state,
-      match: view.match,
-      recentlyActive: view.recentActive,
-    })),
-    freeBytes: Number.isFinite(space.freeBytes) ? space.freeBytes : 0,
-    ready: options.ready(),
-    keys: machine.namespaces().reduce((sum, namespace) => sum + namespace.keys, 0),
-  };
 }
 
 async function addLearner(
@@ -262,21 +235,6 @@ function compact(
   });
 }
 
-/** A lost answer and a moment's trouble are no fault of the request. */
-function refusedCommand(failure: Failure): AdminError {
-  if (failure.outcome === "unknown") return new AdminError("timeout", failure.message);
-  switch (failure.code) {
-    case "no-leader":
-    case "leader-changed":
-    case "overloaded":
-    case "shutting-down":
-    case "deadline-exceeded":
-      return new AdminError("no-leader", failure.message);
-    default:
-      return new AdminError("invalid-argument", failure.message);
-  }
-}
-
 function memberMessage(member: MemberRecord, membership: Membership): admin.Member {
   const { configuration } = membership;
   const kind = configuration.voters.includes(member.id)
@@ -293,19 +251,6 @@ function memberMessage(member: MemberRecord, membership: Membership): admin.Memb
   };
 }
 
-function roleNumber(role: Role): admin.Role {
-  switch (role) {
-    case "follower":
-      return admin.Role.FOLLOWER;
-    case "pre-candidate":
-      return admin.Role.PRE_CANDIDATE;
-    case "candidate":
-      return admin.Role.CANDIDATE;
-    case "leader":
-      return admin.Role.LEADER;
-  }
-}
-
-function hex(hash: number): string {
-  return hash.toString(16).padStart(8, "0");
+function namespaceMessage({ name, epoch, keys, historyBytes }: NamespaceInfo): admin.CellNamespace {
+  return { name, uid: "", epoch, keys, bytes: historyBytes };
 }

@@ -14,6 +14,7 @@ import { parseAddress } from "./options.ts";
 import type { MemberOptions } from "./options.ts";
 import { createNodePlatform } from "./platform.ts";
 import type { Platform } from "./platform.ts";
+import { RecentSyncs } from "./recent-syncs.ts";
 
 export interface RunningMember {
   readonly identity: MemberIdentity;
@@ -29,13 +30,17 @@ export async function startMember(
   platform: Platform = createNodePlatform(),
 ): Promise<RunningMember> {
   const metrics = new MemberMetrics();
+  const syncs = new RecentSyncs();
   const parts = { options, environment, platform };
   const folder = await openMemberFolder({
     ...parts,
-    onSync: (durationMs) => metrics.fsyncSeconds.observe(durationMs / 1000),
+    onSync: (durationMs) => {
+      metrics.fsyncSeconds.observe(durationMs / 1000);
+      syncs.add(durationMs, environment.clock.monotonicMs());
+    },
   });
   const core = await startCore({ ...parts, folder, events, measure: metrics.measure() });
-  const doors = await openDoors(options, environment, core, metrics);
+  const doors = await openDoors(options, environment, core, { metrics, syncs });
   return {
     identity: folder.identity,
     close: async () => {
@@ -63,7 +68,7 @@ async function openDoors(
   options: MemberOptions,
   environment: Environment,
   core: Core,
-  metrics: MemberMetrics,
+  { metrics, syncs }: { readonly metrics: MemberMetrics; readonly syncs: RecentSyncs },
 ): Promise<{ close(): Promise<void> }> {
   const { replica, coordinator, sessions, hub } = core;
   const log = (level: "info" | "warn" | "error", message: string, fields = {}): void =>
@@ -97,7 +102,8 @@ async function openDoors(
     self: { name: core.identity.name, incarnation: core.identity.incarnation, version: options.version },
     leases: () => sessions.count,
     watches: () => hub.watchers,
-    ready: () => notReady(replica) === undefined,
+    syncP90Us: () => syncs.p90Us(environment.clock.monotonicMs()),
+    notReady: () => notReady(replica),
   });
   const adminServer = await startGrpcServer({
     ...parseAddress("admin", options.listen.admin),

@@ -23,6 +23,7 @@ import { AppendLane } from "./append-lane.ts";
 import { ApplyQueue } from "./apply-queue.ts";
 import { DivergenceDetector } from "./divergence.ts";
 import type { Environment, Measure } from "./environment.ts";
+import { Hearing } from "./hearing.ts";
 import type { Leadership } from "./leadership.ts";
 import { LogKeeper } from "./log-keeper.ts";
 import { Proposals } from "./proposals.ts";
@@ -98,6 +99,7 @@ export class Replica {
   readonly logKeeper: LogKeeper;
   readonly divergence: DivergenceDetector;
   readonly newcomers: Newcomers;
+  readonly hearing: Hearing = new Hearing();
   readonly #lane: AppendLane;
   readonly #stalls: StallWatch;
   readonly #applyQueue: ApplyQueue;
@@ -271,15 +273,20 @@ export class Replica {
 
   receive(messages: readonly Message[]): void {
     if (this.#closed) return;
-    const { raft } = this.parts;
+    const { raft, environment } = this.parts;
+    const nowMs = environment.clock.monotonicMs();
     this.#guard(() => {
-      for (const message of messages) raft.step(message);
+      for (const message of messages) {
+        this.hearing.heard(message.from, nowMs);
+        raft.step(message);
+      }
     });
     this.pump();
   }
 
   notice(from: MemberId, notice: PeerNotice): void {
     this.parts.space.told(from, notice.spaceLow);
+    this.hearing.told(from, notice.formatVersionMax);
     if (notice.digestIndex < 0) return;
     const { configuration } = this.parts.state.membership;
     const verdict = this.divergence.told(
@@ -521,7 +528,10 @@ export class Replica {
         this.#connections?.leadership.deposed();
         this.proposals.leadershipLost();
       }
-      if (raft.role === "leader") this.#connections?.leadership.elected(raft.term, raft.lastIndex);
+      if (raft.role === "leader") {
+        this.hearing.elected(environment.clock.monotonicMs());
+        this.#connections?.leadership.elected(raft.term, raft.lastIndex);
+      }
     }
     if (raft.leader !== this.#leader) {
       this.#leader = raft.leader;
@@ -562,7 +572,9 @@ export class Replica {
   }
 
   #updatePeers(): void {
-    const { state, self } = this.parts;
+    const { state, self, environment } = this.parts;
+    const members = state.membership.members.map(({ id }) => id);
+    this.hearing.membersAre(members, environment.clock.monotonicMs());
     const peers = [...state.membership.members.map(peerAddressOf), ...this.newcomers.peers()];
     this.#connections?.transport.setPeers(peers.filter(({ memberId }) => memberId !== self));
   }

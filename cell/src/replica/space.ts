@@ -10,6 +10,7 @@ export class SpaceWatch {
   readonly #directory: string;
   readonly #reserveBytes: number;
   #freeBytes = Number.POSITIVE_INFINITY;
+  #volumeBytes = 0;
   readonly #lowPeers = new Set<MemberId>();
 
   constructor(disk: Disk, directory: string, reserveBytes: number) {
@@ -22,6 +23,11 @@ export class SpaceWatch {
     return this.#freeBytes;
   }
 
+  /** Size of the volume; it may be grown while the member runs. 0: not measured yet. */
+  get volumeBytes(): number {
+    return this.#volumeBytes;
+  }
+
   /** This member is below its reserve. */
   get low(): boolean {
     return this.#freeBytes < this.#reserveBytes;
@@ -29,6 +35,7 @@ export class SpaceWatch {
 
   async measure(): Promise<void> {
     this.#freeBytes = await this.#disk.freeBytes(this.#directory);
+    this.#volumeBytes = await this.#disk.volumeBytes(this.#directory);
   }
 
   told(from: MemberId, low: boolean): void {

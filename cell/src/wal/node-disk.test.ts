@@ -33,6 +33,7 @@ describe("the real disk", () => {
     await disk.remove(path.join(directory, "one"));
     assert.deepEqual(await disk.list(directory), []);
     assert.ok((await disk.freeBytes(directory)) > 0);
+    assert.ok((await disk.volumeBytes(directory)) >= (await disk.freeBytes(directory)));
   });
 
   it("makes a directory whose path is relative", { timeout: 5000 }, async () => {

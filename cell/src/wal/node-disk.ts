@@ -33,6 +33,10 @@ export function createNodeDisk(): Disk {
       const stats = await fs.promises.statfs(directory);
       return stats.bavail * stats.bsize;
     },
+    async volumeBytes(directory) {
+      const stats = await fs.promises.statfs(directory);
+      return stats.blocks * stats.bsize;
+    },
   };
 }
 

@@ -24,6 +24,8 @@ export interface Disk {
   syncDirectory(path: string): Promise<void>;
   /** Bytes an unprivileged writer may still use on the volume of `path`. */
   freeBytes(path: string): Promise<number>;
+  /** Size of the volume of `path`. */
+  volumeBytes(path: string): Promise<number>;
 }
 
 export interface DiskFile {

@@ -31,6 +31,11 @@ const NO_STATUS: admin.StatusResponse = {
   freeBytes: 1,
   ready: true,
   keys: 7,
+  formatVersionMax: 1,
+  tls: undefined,
+  volumeBytes: 2,
+  syncP90Us: 900,
+  notReady: "",
 };
 
 export function fakeMember(id: number, kind: admin.MemberKind, address = ""): admin.Member {
@@ -59,6 +64,8 @@ export class FakeAdmin {
   leaderElsewhere: string | undefined;
   readonly changes: admin.ChangeMembershipRequest[] = [];
   readonly transfers: number[] = [];
+  readonly raises: admin.RaiseFormatVersionRequest[] = [];
+  namespaces: admin.CellNamespace[] = [{ name: "default", uid: "", epoch: 1, keys: 7, bytes: 2_048 }];
   /** Called at each status, e.g. to let a learner catch up. */
   onStatus: () => void = () => undefined;
   snapshotChunks: Buffer[] = [];
@@ -132,6 +139,15 @@ export class FakeAdmin {
       },
       compact: (_call, callback) => {
         answer(callback, () => ({ revision: 1 }));
+      },
+      raiseFormatVersion: (call, callback) => {
+        answer(callback, () => {
+          this.raises.push(call.request);
+          return { formatVersion: call.request.version };
+        });
+      },
+      listNamespaces: (_call, callback) => {
+        answer(callback, () => ({ cellId: "fake", namespaces: this.namespaces }));
       },
     };
   }

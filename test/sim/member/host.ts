@@ -189,7 +189,8 @@ export class SimHost {
       ...{ replica, coordinator, changes, self: { ...identity, version: options.version } },
       leases: () => core.sessions.count,
       watches: () => core.hub.watchers,
-      ready: () => replica.leaderId !== 0,
+      syncP90Us: () => 0,
+      notReady: () => (replica.leaderId === 0 ? "no leader known" : undefined),
     });
     this.#core = core;
     const door = createNativeDoor({ coordinator });

@@ -51,6 +51,10 @@ export class FaultyDisk implements Disk {
     return this.#faults.full ? Promise.resolve(0) : this.#inner.freeBytes(path);
   }
 
+  volumeBytes(path: string): Promise<number> {
+    return this.#inner.volumeBytes(path);
+  }
+
   async createZeroed(path: string, bytes: number): Promise<void> {
     if (this.#faults.full) throw Object.assign(new Error(`ENOSPC: injected, '${path}'`), { code: "ENOSPC" });
     const before = inodeOf(path);

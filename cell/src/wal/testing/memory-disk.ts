@@ -80,6 +80,7 @@ export class MemoryDisk {
       removeTree: (path) => perform("removeTree", path, () => volume.removeTree(path)),
       syncDirectory: (path) => perform("syncDirectory", path, () => volume.syncDirectory(path)),
       freeBytes: (path) => perform("freeBytes", path, () => volume.capacityBytes - volume.usedBytes),
+      volumeBytes: (path) => perform("volumeBytes", path, () => volume.capacityBytes),
     };
   }
 

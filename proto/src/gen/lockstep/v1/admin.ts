@@ -110,6 +110,32 @@ export interface StatusResponse {
   freeBytes: number;
   ready: boolean;
   keys: number;
+  /** The newest format that this program can apply. */
+  formatVersionMax: number;
+  /** What this member's TLS stands on; absent without TLS. */
+  tls:
+    | TlsStatus
+    | undefined;
+  /** Size of the volume that holds the data folder. */
+  volumeBytes: number;
+  /**
+   * The slowest tenth of the log's syncs took at least this long, in microseconds: of those of the last minute, and of
+   * the newest 1,024 at most. 0: fewer than 20.
+   */
+  syncP90Us: number;
+  /** Why `ready` is false, in a sentence; empty when ready. */
+  notReady: string;
+}
+
+export interface TlsStatus {
+  /** SHA-256 over the trusted certificates (DER), sorted by their own SHA-256; hex. Equal sets have equal hashes. */
+  bundleHash: string;
+  /** SHA-256 of this member's own leaf certificate (DER); hex. */
+  leafHash: string;
+  /** Unix milliseconds. */
+  leafNotAfterMs: number;
+  /** When new files were refused: why, and the old ones go on; empty otherwise. */
+  reloadError: string;
 }
 
 export interface Progress {
@@ -118,6 +144,8 @@ export interface Progress {
   state: string;
   match: number;
   recentlyActive: boolean;
+  /** Since when this leader has not heard of the member, in milliseconds; at most since it began to lead. */
+  silentMs: number;
 }
 
 export interface ListMembersRequest {
@@ -191,6 +219,33 @@ export interface CompactRequest {
 
 export interface CompactResponse {
   revision: number;
+}
+
+export interface RaiseFormatVersionRequest {
+  version: number;
+  plannedOn: number;
+}
+
+export interface RaiseFormatVersionResponse {
+  formatVersion: number;
+}
+
+export interface CellNamespace {
+  name: string;
+  /** Chosen by whoever created it (a Kubernetes UID, or a random UUID); empty for `default`. */
+  uid: string;
+  epoch: number;
+  keys: number;
+  /** Live and retained history. */
+  bytes: number;
+}
+
+export interface ListNamespacesRequest {
+}
+
+export interface ListNamespacesResponse {
+  cellId: string;
+  namespaces: CellNamespace[];
 }
 
 function createBaseMember(): Member {
@@ -439,6 +494,11 @@ function createBaseStatusResponse(): StatusResponse {
     freeBytes: 0,
     ready: false,
     keys: 0,
+    formatVersionMax: 0,
+    tls: undefined,
+    volumeBytes: 0,
+    syncP90Us: 0,
+    notReady: "",
   };
 }
 
@@ -530,6 +590,21 @@ export const StatusResponse: MessageFns<StatusResponse> = {
     }
     if (message.keys !== 0) {
       writer.uint32(232).uint64(message.keys);
+    }
+    if (message.formatVersionMax !== 0) {
+      writer.uint32(240).uint32(message.formatVersionMax);
+    }
+    if (message.tls !== undefined) {
+      TlsStatus.encode(message.tls, writer.uint32(250).fork()).join();
+    }
+    if (message.volumeBytes !== 0) {
+      writer.uint32(256).uint64(message.volumeBytes);
+    }
+    if (message.syncP90Us !== 0) {
+      writer.uint32(264).uint64(message.syncP90Us);
+    }
+    if (message.notReady !== "") {
+      writer.uint32(274).string(message.notReady);
     }
     return writer;
   },
@@ -779,6 +854,125 @@ export const StatusResponse: MessageFns<StatusResponse> = {
             message.keys = longToNumber(reader.uint64());
             continue;
           }
+          case 30: {
+            if (tag !== 240) {
+              break;
+            }
+
+            message.formatVersionMax = reader.uint32();
+            continue;
+          }
+          case 31: {
+            if (tag !== 250) {
+              break;
+            }
+
+            message.tls = TlsStatus.decode(reader, reader.uint32());
+            continue;
+          }
+          case 32: {
+            if (tag !== 256) {
+              break;
+            }
+
+            message.volumeBytes = longToNumber(reader.uint64());
+            continue;
+          }
+          case 33: {
+            if (tag !== 264) {
+              break;
+            }
+
+            message.syncP90Us = longToNumber(reader.uint64());
+            continue;
+          }
+          case 34: {
+            if (tag !== 274) {
+              break;
+            }
+
+            message.notReady = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseTlsStatus(): TlsStatus {
+  return { bundleHash: "", leafHash: "", leafNotAfterMs: 0, reloadError: "" };
+}
+
+export const TlsStatus: MessageFns<TlsStatus> = {
+  encode(message: TlsStatus, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.bundleHash !== "") {
+      writer.uint32(10).string(message.bundleHash);
+    }
+    if (message.leafHash !== "") {
+      writer.uint32(18).string(message.leafHash);
+    }
+    if (message.leafNotAfterMs !== 0) {
+      writer.uint32(24).uint64(message.leafNotAfterMs);
+    }
+    if (message.reloadError !== "") {
+      writer.uint32(34).string(message.reloadError);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): TlsStatus {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseTlsStatus();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.bundleHash = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.leafHash = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.leafNotAfterMs = longToNumber(reader.uint64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reloadError = reader.string();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -793,7 +987,7 @@ export const StatusResponse: MessageFns<StatusResponse> = {
 };
 
 function createBaseProgress(): Progress {
-  return { memberId: 0, state: "", match: 0, recentlyActive: false };
+  return { memberId: 0, state: "", match: 0, recentlyActive: false, silentMs: 0 };
 }
 
 export const Progress: MessageFns<Progress> = {
@@ -809,6 +1003,9 @@ export const Progress: MessageFns<Progress> = {
     }
     if (message.recentlyActive !== false) {
       writer.uint32(32).bool(message.recentlyActive);
+    }
+    if (message.silentMs !== 0) {
+      writer.uint32(40).uint64(message.silentMs);
     }
     return writer;
   },
@@ -856,6 +1053,14 @@ export const Progress: MessageFns<Progress> = {
             }
 
             message.recentlyActive = reader.bool();
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.silentMs = longToNumber(reader.uint64());
             continue;
           }
         }
@@ -1655,6 +1860,291 @@ export const CompactResponse: MessageFns<CompactResponse> = {
   },
 };
 
+function createBaseRaiseFormatVersionRequest(): RaiseFormatVersionRequest {
+  return { version: 0, plannedOn: 0 };
+}
+
+export const RaiseFormatVersionRequest: MessageFns<RaiseFormatVersionRequest> = {
+  encode(message: RaiseFormatVersionRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.version !== 0) {
+      writer.uint32(8).uint32(message.version);
+    }
+    if (message.plannedOn !== 0) {
+      writer.uint32(16).uint64(message.plannedOn);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RaiseFormatVersionRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRaiseFormatVersionRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.version = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.plannedOn = longToNumber(reader.uint64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseRaiseFormatVersionResponse(): RaiseFormatVersionResponse {
+  return { formatVersion: 0 };
+}
+
+export const RaiseFormatVersionResponse: MessageFns<RaiseFormatVersionResponse> = {
+  encode(message: RaiseFormatVersionResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.formatVersion !== 0) {
+      writer.uint32(8).uint32(message.formatVersion);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): RaiseFormatVersionResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRaiseFormatVersionResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.formatVersion = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseCellNamespace(): CellNamespace {
+  return { name: "", uid: "", epoch: 0, keys: 0, bytes: 0 };
+}
+
+export const CellNamespace: MessageFns<CellNamespace> = {
+  encode(message: CellNamespace, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.uid !== "") {
+      writer.uint32(18).string(message.uid);
+    }
+    if (message.epoch !== 0) {
+      writer.uint32(24).uint64(message.epoch);
+    }
+    if (message.keys !== 0) {
+      writer.uint32(32).uint64(message.keys);
+    }
+    if (message.bytes !== 0) {
+      writer.uint32(40).uint64(message.bytes);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CellNamespace {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCellNamespace();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.uid = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.epoch = longToNumber(reader.uint64());
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.keys = longToNumber(reader.uint64());
+            continue;
+          }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.bytes = longToNumber(reader.uint64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseListNamespacesRequest(): ListNamespacesRequest {
+  return {};
+}
+
+export const ListNamespacesRequest: MessageFns<ListNamespacesRequest> = {
+  encode(_: ListNamespacesRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListNamespacesRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListNamespacesRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseListNamespacesResponse(): ListNamespacesResponse {
+  return { cellId: "", namespaces: [] };
+}
+
+export const ListNamespacesResponse: MessageFns<ListNamespacesResponse> = {
+  encode(message: ListNamespacesResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.cellId !== "") {
+      writer.uint32(10).string(message.cellId);
+    }
+    for (const v of message.namespaces) {
+      CellNamespace.encode(v!, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListNamespacesResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListNamespacesResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.cellId = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.namespaces.push(CellNamespace.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
 export type AdminService = typeof AdminService;
 export const AdminService = {
   status: {
@@ -1735,6 +2225,33 @@ export const AdminService = {
     responseSerialize: (value: CompactResponse): Buffer => Buffer.from(CompactResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): CompactResponse => CompactResponse.decode(value),
   },
+  /**
+   * Lets the cell apply commands of a newer format. There is no way back, so it comes last in an upgrade: refused
+   * unless `planned_on` is still the current configuration index; a member that cannot apply the format stops.
+   */
+  raiseFormatVersion: {
+    path: "/lockstep.v1.Admin/RaiseFormatVersion" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: RaiseFormatVersionRequest): Buffer =>
+      Buffer.from(RaiseFormatVersionRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): RaiseFormatVersionRequest => RaiseFormatVersionRequest.decode(value),
+    responseSerialize: (value: RaiseFormatVersionResponse): Buffer =>
+      Buffer.from(RaiseFormatVersionResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): RaiseFormatVersionResponse => RaiseFormatVersionResponse.decode(value),
+  },
+  /** Linearizable. */
+  listNamespaces: {
+    path: "/lockstep.v1.Admin/ListNamespaces" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: ListNamespacesRequest): Buffer =>
+      Buffer.from(ListNamespacesRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): ListNamespacesRequest => ListNamespacesRequest.decode(value),
+    responseSerialize: (value: ListNamespacesResponse): Buffer =>
+      Buffer.from(ListNamespacesResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): ListNamespacesResponse => ListNamespacesResponse.decode(value),
+  },
 } as const;
 
 export interface AdminServer extends UntypedServiceImplementation {
@@ -1756,6 +2273,13 @@ export interface AdminServer extends UntypedServiceImplementation {
   snapshot: handleServerStreamingCall<SnapshotRequest, SnapshotChunk>;
   /** Forgets the history of a namespace below a revision. */
   compact: handleUnaryCall<CompactRequest, CompactResponse>;
+  /**
+   * Lets the cell apply commands of a newer format. There is no way back, so it comes last in an upgrade: refused
+   * unless `planned_on` is still the current configuration index; a member that cannot apply the format stops.
+   */
+  raiseFormatVersion: handleUnaryCall<RaiseFormatVersionRequest, RaiseFormatVersionResponse>;
+  /** Linearizable. */
+  listNamespaces: handleUnaryCall<ListNamespacesRequest, ListNamespacesResponse>;
 }
 
 export interface AdminClient extends Client {
@@ -1865,6 +2389,41 @@ export interface AdminClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: CompactResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Lets the cell apply commands of a newer format. There is no way back, so it comes last in an upgrade: refused
+   * unless `planned_on` is still the current configuration index; a member that cannot apply the format stops.
+   */
+  raiseFormatVersion(
+    request: RaiseFormatVersionRequest,
+    callback: (error: ServiceError | null, response: RaiseFormatVersionResponse) => void,
+  ): ClientUnaryCall;
+  raiseFormatVersion(
+    request: RaiseFormatVersionRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: RaiseFormatVersionResponse) => void,
+  ): ClientUnaryCall;
+  raiseFormatVersion(
+    request: RaiseFormatVersionRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: RaiseFormatVersionResponse) => void,
+  ): ClientUnaryCall;
+  /** Linearizable. */
+  listNamespaces(
+    request: ListNamespacesRequest,
+    callback: (error: ServiceError | null, response: ListNamespacesResponse) => void,
+  ): ClientUnaryCall;
+  listNamespaces(
+    request: ListNamespacesRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: ListNamespacesResponse) => void,
+  ): ClientUnaryCall;
+  listNamespaces(
+    request: ListNamespacesRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: ListNamespacesResponse) => void,
   ): ClientUnaryCall;
 }
 
