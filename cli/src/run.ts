@@ -1,6 +1,7 @@
 import { CommanderError } from "commander";
 import { runCellProgram } from "./commands/cell-program.ts";
 import { describe, EXIT } from "./exit-codes.ts";
+import { runKube } from "./kube/program.ts";
 import { buildProgram } from "./program.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -9,6 +10,7 @@ const PASSED_THROUGH: Readonly<Record<string, string>> = { serve: "member", veri
 
 /** Runs one command line. @returns the exit code */
 export async function run(args: readonly string[], terminal: Terminal): Promise<number> {
+  if (args[0] === "kube") return runKube(args.slice(1), terminal);
   let exitCode: number = EXIT.ok;
   try {
     const passed = PASSED_THROUGH[args[0] ?? ""];
