@@ -32,6 +32,7 @@ export type ErrorCode =
   | "request-too-large"
   | "too-many-operations"
   | "duplicate-key"
+  | "permission-denied"
   | "compacted"
   | "future-revision"
   | "lease-not-found"

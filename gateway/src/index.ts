@@ -3,6 +3,14 @@ export * from "./coordinator/index.ts";
 // What every door shares.
 export type { DoorLog } from "./log.ts";
 export type { BoundAddress, TlsOptions } from "./listen.ts";
+// Who calls, as certificates prove it.
+export type { CertificateIdentity, IdentityKind, IdentityVerdict } from "./tls/identity.ts";
+export { identityUri, isCellUid, readIdentity } from "./tls/identity.ts";
+export { TLS_HANDSHAKE_MS_MAX, secureContextOptions, usableContextOptions } from "./tls/secure-context.ts";
+export { Seldom } from "./tls/seldom.ts";
+export type { Authorize, GuardedCall } from "./native/guard.ts";
+export { callIdentity } from "./native/guard.ts";
+export { requestIdentity } from "./http/server.ts";
 export { DEFAULT_NAMESPACE } from "./validation.ts";
 // The native gRPC door.
 export type { NativeDoor, NativeDoorOptions, NativeDoorStats } from "./native/door.ts";

@@ -1,4 +1,4 @@
-/** PEM texts. With `ca` a client must present a certificate that it signed (mutual TLS). */
+/** PEM texts. With `ca` (one or several certificates) a client must present a certificate that one of them signed. */
 export interface TlsOptions {
   readonly key: string | Buffer;
   readonly cert: string | Buffer;

@@ -51,6 +51,16 @@ export const STATUS_MAP: Readonly<Record<FailureCode, StatusEntry>> = {
     meaning: "One branch of a transaction puts the same key more than once.",
     remedy: "Keep only the last put of the key.",
   },
+  "permission-denied": {
+    http: 403,
+    grpc: "PERMISSION_DENIED",
+    title: "The caller may not do this",
+    outcome: NOT_APPLIED,
+    meaning:
+      "The caller's certificate holds, but it names nobody of this cell, or somebody who may not make this call.",
+    remedy:
+      "Use a certificate that names this cell and the right kind of caller (docs/security.md); the message names what is wrong.",
+  },
   compacted: {
     http: 410,
     grpc: "OUT_OF_RANGE",

@@ -16,6 +16,7 @@ export type FailureCode =
   | "request-too-large"
   | "too-many-operations"
   | "duplicate-key"
+  | "permission-denied"
   // state
   | "compacted"
   | "future-revision"

@@ -3,6 +3,7 @@ import type { IncomingMessage, RequestListener, Server, ServerOptions } from "no
 import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
+import { Server as TlsServer, TLSSocket } from "node:tls";
 import { join } from "node:path";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import fastify from "fastify";
@@ -12,6 +13,10 @@ import type { BoundAddress, TlsOptions } from "../listen.ts";
 import { assertBindAllowed } from "../listen.ts";
 import type { DoorLog } from "../log.ts";
 import { NO_LOG } from "../log.ts";
+import type { CertificateIdentity } from "../tls/identity.ts";
+import { socketIdentity } from "../tls/identity.ts";
+import { TLS_HANDSHAKE_MS_MAX, usableContextOptions } from "../tls/secure-context.ts";
+import { Seldom } from "../tls/seldom.ts";
 import { refusal } from "../validation.ts";
 import { Backend } from "./backend.ts";
 import { leaderJson } from "./info.ts";
@@ -29,6 +34,11 @@ export interface HttpDoorOptions {
   readonly port: number;
   /** Absent: plain text, which only loopback may be bound with. */
   readonly tls?: TlsOptions;
+  /**
+   * With TLS: the cell that callers' certificates must name (docs/security.md); `requestIdentity` then tells who calls.
+   * Absent: whoever has a certificate of the CA is served.
+   */
+  readonly cellUid?: string;
   readonly log?: DoorLog;
   /** Default: {@link LIMITS}. */
   readonly limits?: Limits;
@@ -38,6 +48,11 @@ export interface HttpDoorOptions {
 
 export interface RunningHttpDoor {
   readonly address: BoundAddress;
+  /**
+   * Renewed certificates, for connections to come; what is open stays open. Only for a door opened with TLS.
+   * @throws Error when key or certificate cannot be used; the old ones go on
+   */
+  updateTls(tls: TlsOptions): void;
   /** Ends watches, waits for open requests at most `graceMs` (default 2,000), then cuts what is left. */
   close(graceMs?: number): Promise<void>;
 }
@@ -73,14 +88,16 @@ function createListener(
       : createTlsServer(
           {
             ...options,
-            key: tls.key,
-            cert: tls.cert,
-            minVersion: "TLSv1.2",
-            ...(tls.ca === undefined ? {} : { ca: tls.ca, requestCert: true, rejectUnauthorized: true }),
+            ...usableContextOptions(tls),
+            handshakeTimeout: TLS_HANDSHAKE_MS_MAX,
+            ...(tls.ca === undefined ? {} : { requestCert: true, rejectUnauthorized: true }),
           },
           handler,
         );
   server.maxConnections = limits.connectionsMax;
+  // There is nobody to explain it to: an answer could not be read outside of the session that did not come to be.
+  if (tls !== undefined)
+    server.prependListener("tlsClientError", (_error, socket: Socket) => socket.destroy());
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => refuseConnection(error, socket));
   return server;
 }
@@ -132,6 +149,33 @@ function problemOf(error: unknown, log: DoorLog): ProblemError {
   return failureProblem({ code: "internal", outcome: "unknown", message: "something went wrong inside" });
 }
 
+const identities = new WeakMap<FastifyRequest, CertificateIdentity>();
+
+/** Who makes a request, as the certificate proves; undefined without TLS, or where the door asks for no identity. */
+export function requestIdentity(request: FastifyRequest): CertificateIdentity | undefined {
+  return identities.get(request);
+}
+
+/** Lets nobody through whose certificate does not name this cell. */
+function addGuard(app: FastifyInstance, cellUid: string, log: DoorLog): void {
+  const seldom = new Seldom();
+  app.addHook("onRequest", (request, _reply, done) => {
+    const { socket } = request.raw;
+    const verdict =
+      socket instanceof TLSSocket
+        ? socketIdentity(socket, cellUid)
+        : { ok: false as const, reason: "there is none" };
+    if (verdict.ok) {
+      identities.set(request, verdict.identity);
+      done();
+      return;
+    }
+    seldom.say((unsaid) => log("warn", "refused an HTTP request", { reason: verdict.reason, unsaid }));
+    const message = `the caller's certificate is not taken: ${verdict.reason}`;
+    done(failureProblem(refusal("permission-denied", message)));
+  });
+}
+
 function notFound(request: FastifyRequest, reply: FastifyReply): void {
   const { path } = splitTarget(request.originalUrl);
   const methods = allowedMethods(path);
@@ -151,7 +195,7 @@ function routedUrl(request: Pick<IncomingMessage, "url">): string {
 }
 
 function createApp(options: HttpDoorOptions, backend: Backend, watches: WatchRoute): FastifyInstance {
-  const { tls, log = NO_LOG } = options;
+  const { tls, cellUid, log = NO_LOG } = options;
   const app = fastify({
     logger: false,
     bodyLimit: backend.limits.requestBytesMax,
@@ -168,6 +212,7 @@ function createApp(options: HttpDoorOptions, backend: Backend, watches: WatchRou
   app.addContentTypeParser("*", { parseAs: "buffer" }, (_request, body, done) => done(null, body));
   app.setErrorHandler((error, _request, reply) => sendProblem(reply, problemOf(error, log)));
   app.setNotFoundHandler(notFound);
+  if (tls !== undefined && cellUid !== undefined) addGuard(app, cellUid, log);
   const openapi = openapiText();
   addRoutes(app, backend, { watches, openapi, info: () => leaderJson(options.coordinator.info()) });
   return app;
@@ -189,6 +234,13 @@ export async function startHttpDoor(options: HttpDoorOptions): Promise<RunningHt
   log("info", "HTTP listener open", { host: bound.address, port: bound.port, tls: tls !== undefined });
   return {
     address: { host: bound.address, port: bound.port },
+    updateTls: (renewed) => {
+      const server: Server = app.server;
+      if (!(server instanceof TlsServer)) {
+        throw new TypeError("a door does not change between TLS and plain text");
+      }
+      server.setSecureContext(usableContextOptions(renewed));
+    },
     close: async (graceMs = CLOSE_GRACE_MS) => {
       watches.close();
       const timer = setTimeout(() => app.server.closeAllConnections(), graceMs);
