@@ -41,6 +41,8 @@ export type ErrorCode =
   | "request-expired"
   | "namespace-not-found"
   | "wrong-epoch"
+  | "namespace-exists"
+  | "too-many-namespaces"
   | "overloaded"
   | "quota-exceeded"
   | "no-space"

@@ -118,6 +118,23 @@ export const STATUS_MAP: Readonly<Record<FailureCode, StatusEntry>> = {
     meaning: "This cell does not hold the namespace.",
     remedy: "Check the name and the address; a namespace must be created before use.",
   },
+  "namespace-exists": {
+    http: 409,
+    grpc: "ALREADY_EXISTS",
+    title: "The namespace exists with another uid",
+    outcome: NOT_APPLIED,
+    meaning:
+      "A namespace was to be created or deleted whose name belongs to one with another uid (admin API alone).",
+    remedy: "Choose another name, or give the uid that `lockstep namespace list` shows.",
+  },
+  "too-many-namespaces": {
+    http: 409,
+    grpc: "FAILED_PRECONDITION",
+    title: "The cell holds too many namespaces",
+    outcome: NOT_APPLIED,
+    meaning: "One more namespace would be above the cell's maximum of 1,000 (admin API alone).",
+    remedy: "Delete one that is no longer used, or use another cell.",
+  },
   "wrong-epoch": {
     http: 421,
     grpc: "FAILED_PRECONDITION",

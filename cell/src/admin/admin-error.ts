@@ -15,6 +15,9 @@ export type AdminErrorCode =
   | "too-many-members"
   | "wrong-cell"
   | "format-version"
+  | "unknown-namespace"
+  | "namespace-exists"
+  | "too-many-namespaces"
   | "timeout";
 
 /** A refusal of the admin API: the message says what to do. */

@@ -39,8 +39,28 @@ export class CellCommands {
       );
     }
     this.#requireFormat(version);
-    await this.#decided({ kind: "format-version", version });
+    const outcome = await this.#outcome({ kind: "format-version", version });
+    if (!outcome.ok) throw refusedCommand(outcome.failure);
     return machine.formatVersion;
+  }
+
+  /** Idempotent by name and uid. */
+  async createNamespace(name: string, uid: string): Promise<NamespaceInfo> {
+    requireLeader(this.#replica);
+    const outcome = await this.#outcome({ kind: "create-namespace", name, uid });
+    if (!outcome.ok) throw refusedCommand(outcome.failure);
+    const made = this.#replica.parts.state.machine.namespaceByName(name);
+    if (made?.uid === uid) return made;
+    throw new AdminError("unknown-namespace", `The namespace ${name} was deleted as soon as it was created.`);
+  }
+
+  /** @returns whether it was there. */
+  async deleteNamespace(name: string, uid: string): Promise<boolean> {
+    requireLeader(this.#replica);
+    const outcome = await this.#outcome({ kind: "delete-namespace", name, uid });
+    if (outcome.ok) return true;
+    if (outcome.failure.code === "namespace-not-found") return false;
+    throw refusedCommand(outcome.failure);
   }
 
   /** A member that cannot apply the format would stop: those that said so are not left behind. */
@@ -56,14 +76,12 @@ export class CellCommands {
     }
   }
 
-  async #decided(command: Command): Promise<CommandOutcome & { readonly ok: true }> {
+  #outcome(command: Command): Promise<CommandOutcome> {
     const { clock } = this.#replica.parts.environment;
-    const outcome = await new Promise<CommandOutcome>((deliver) => {
+    return new Promise((deliver) => {
       const deadlineMs = clock.monotonicMs() + DECISION_TIMEOUT_MS;
       this.#replica.propose(command, { deliver, deadlineMs, settled: false });
     });
-    if (!outcome.ok) throw refusedCommand(outcome.failure);
-    return outcome;
   }
 }
 
@@ -77,6 +95,11 @@ export function refusedCommand(failure: Failure): AdminError {
     case "shutting-down":
     case "deadline-exceeded":
       return new AdminError("no-leader", failure.message);
+    case "namespace-not-found":
+      return new AdminError("unknown-namespace", failure.message);
+    case "namespace-exists":
+    case "too-many-namespaces":
+      return new AdminError(failure.code, failure.message);
     default:
       return new AdminError("invalid-argument", failure.message);
   }

@@ -78,6 +78,12 @@ export function createAdminService(options: AdminServiceOptions): admin.AdminSer
     raiseFormatVersion: unary(async (request: admin.RaiseFormatVersionRequest) => ({
       formatVersion: await commands.raiseFormatVersion(request.version, request.plannedOn as LogIndex),
     })),
+    createNamespace: unary(async ({ name, uid }: admin.CreateNamespaceRequest) => ({
+      namespace: namespaceMessage(await commands.createNamespace(name, uid)),
+    })),
+    deleteNamespace: unary(async ({ name, uid }: admin.DeleteNamespaceRequest) => ({
+      deleted: await commands.deleteNamespace(name, uid),
+    })),
     listNamespaces: unary(async () => {
       const namespaces = await commands.namespaces();
       return {
@@ -116,10 +122,13 @@ function grpcStatus(code: AdminErrorCode): GrpcStatus {
     case "invalid-argument":
       return GrpcStatus.INVALID_ARGUMENT;
     case "unknown-member":
+    case "unknown-namespace":
       return GrpcStatus.NOT_FOUND;
     case "name-in-use":
+    case "namespace-exists":
       return GrpcStatus.ALREADY_EXISTS;
     case "too-many-members":
+    case "too-many-namespaces":
       return GrpcStatus.RESOURCE_EXHAUSTED;
     case "no-leader":
       return GrpcStatus.UNAVAILABLE;
@@ -251,6 +260,6 @@ function memberMessage(member: MemberRecord, membership: Membership): admin.Memb
   };
 }
 
-function namespaceMessage({ name, epoch, keys, historyBytes }: NamespaceInfo): admin.CellNamespace {
-  return { name, uid: "", epoch, keys, bytes: historyBytes };
+function namespaceMessage({ name, uid, epoch, keys, historyBytes }: NamespaceInfo): admin.CellNamespace {
+  return { name, uid, epoch, keys, bytes: historyBytes };
 }

@@ -12,6 +12,7 @@ import { refusal } from "./failures.ts";
 import type { KeyStates } from "./key-states.ts";
 import { applyCheckpoint, applyExpire, applyGrant, applyRevoke } from "./lease-commands.ts";
 import type { LeaseTable } from "./leases.ts";
+import { applyCreateNamespace, applyDeleteNamespace } from "./namespaces.ts";
 import type { PendingRows } from "./pending-rows.ts";
 import { Prefetch } from "./prefetch.ts";
 import type { KeyRecord } from "./records.ts";
@@ -156,6 +157,10 @@ function applyCommand(run: Run, entry: MachineEntry, command: Command): CommandO
     case "format-version":
       raiseFormatVersion(context, command.version);
       return INTERNAL;
+    case "create-namespace":
+      return internal(applyCreateNamespace(context, command));
+    case "delete-namespace":
+      return internal(applyDeleteNamespace(context, command));
     default:
       return assertNever(command);
   }
@@ -250,6 +255,10 @@ function registerClient(parts: MachineParts, context: ApplyContext, namespace: N
     clientId: parts.clients.register(namespace, context.state) as ClientId,
     revision: context.state.revision as Revision,
   };
+}
+
+function internal(refused: Failure | undefined): CommandOutcome {
+  return refused === undefined ? INTERNAL : failed(refused);
 }
 
 function failed(failure: Failure): CommandOutcome {

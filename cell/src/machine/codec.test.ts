@@ -74,6 +74,11 @@ const anyCommand: fc.Arbitrary<Command> = fc.oneof(
     compactRevision: safe as fc.Arbitrary<Revision>,
   }),
   record({ kind: fc.constant("format-version" as const), version: safe }),
+  record({
+    kind: fc.constantFrom("create-namespace" as const, "delete-namespace" as const),
+    name: fc.string(),
+    uid: fc.string(),
+  }),
 );
 const readOperation: fc.Arbitrary<ReadOperation> = fc.oneof(
   rangeOperation,

@@ -9,6 +9,7 @@ import type { ApplyContext } from "./context.ts";
 import { compacted, futureRevision } from "./failures.ts";
 import type { HistoryReads } from "./history-reads.ts";
 import { historyKey, indexKey, TOMBSTONE } from "./keys.ts";
+import { removalSlice } from "./namespaces.ts";
 import type { HistoryRow } from "./rows.ts";
 import { readHistoryRow, readIndexRow } from "./rows.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
@@ -47,6 +48,7 @@ function compact(context: ApplyContext, namespace: NamespaceState, revision: num
   namespace.compactedTombstones = at.tombstones;
   namespace.compactedTombstonesBelow = below.tombstones;
   namespace.dirty = true;
+  context.state.namespacesVersion += 1;
   assert(namespace.reclaimed <= namespace.written, "reclaimed <= written", {
     reclaimed: namespace.reclaimed,
     written: namespace.written,
@@ -73,12 +75,14 @@ export function totalsAt(
   return { superseded: row.superseded, tombstones: row.tombstones + (row.deletion ? row.size : 0) };
 }
 
-/** One slice over the namespaces that have something to do. */
+/** One slice: first of what deleted namespaces left behind, then over the namespaces that have something to do. */
 export function compactSlice(
   state: MachineState,
   reader: StoreReader,
   rowsMax: number,
 ): { readonly mutations: readonly RowMutation[]; readonly done: boolean } {
+  const removed = removalSlice(state, reader, rowsMax);
+  if (removed !== undefined) return { mutations: removed, done: false };
   for (const namespace of state.namespaces.values()) {
     if (namespace.compaction.doneFor >= namespace.compactRevision) continue;
     return { mutations: sliceOf(namespace, reader, rowsMax), done: false };

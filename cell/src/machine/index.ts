@@ -27,6 +27,8 @@ export type {
   CommandBatch,
   CommandEncoder,
   CommandOutcome,
+  CreateNamespaceCommand,
+  DeleteNamespaceCommand,
   Digest,
   ExpireCommand,
   ExternalRows,

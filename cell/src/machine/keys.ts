@@ -22,7 +22,15 @@ export const META_STATE = 0x73; // s
 export const META_SETTINGS = 0x63; // c
 export const META_NAMESPACE = 0x6e; // n
 export const META_COMPACTION = 0x70; // p
+export const META_REMOVAL = 0x64; // d
 export const CELL_NAMESPACE = 0;
+
+/** Everything of a namespace, in whatever keyspace, lies from here to the next one's. */
+export function namespaceKey(namespaceId: number): Uint8Array {
+  const row = new Uint8Array(NAMESPACE_BYTES);
+  putUint32(row, 0, namespaceId);
+  return row;
+}
 
 export function indexKey(namespaceId: number, section: number, key: Uint8Array): Uint8Array {
   const row = new Uint8Array(INDEX_PREFIX_BYTES + key.length);

@@ -125,6 +125,16 @@ class CellMachine implements LoadableMachine {
     return this.state.settings;
   }
 
+  get namespacesVersion(): number {
+    return this.state.namespacesVersion;
+  }
+
+  get historyBytes(): number {
+    let bytes = 0;
+    for (const { written, reclaimed } of this.state.namespaces.values()) bytes += written - reclaimed;
+    return bytes;
+  }
+
   get timeMs(): number {
     return this.state.timeMs;
   }
@@ -168,10 +178,7 @@ class CellMachine implements LoadableMachine {
   }
 
   namespaceByName(name: string): NamespaceInfo | undefined {
-    for (const namespace of this.state.namespaces.values()) {
-      if (namespace.name === name) return namespace.info();
-    }
-    return undefined;
+    return this.state.namespaceByName(name)?.info();
   }
 
   namespace(id: NamespaceId): NamespaceInfo | undefined {
@@ -241,7 +248,9 @@ class CellMachine implements LoadableMachine {
   ): { readonly events: readonly RevisionEvents[]; readonly next: Revision } {
     const to = Math.min(request.to, this.state.revision);
     if (to < request.from) return { events: [], next: request.from };
-    return readHistory(this.known(request.namespaceId), { ...request, to }, reader);
+    const namespace = this.state.namespaces.get(request.namespaceId);
+    if (namespace === undefined) return { events: [], next: (to + 1) as Revision };
+    return readHistory(namespace, { ...request, to }, reader);
   }
 
   stateAt(
@@ -250,7 +259,9 @@ class CellMachine implements LoadableMachine {
     revision: Revision,
     reader: StoreReader,
   ): KeyValue | undefined {
-    const state = stateAt(this.keys, this.known(namespaceId), { key, revision }, reader);
+    const namespace = this.state.namespaces.get(namespaceId);
+    if (namespace === undefined) return undefined;
+    const state = stateAt(this.keys, namespace, { key, revision }, reader);
     this.keys.cache.trim();
     return state;
   }

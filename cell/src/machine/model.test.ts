@@ -5,17 +5,26 @@ import { LIMITS, NO_IDENTITY } from "@lockstep/gateway/coordinator";
 import type { LeaseId, RequestIdentity, WriteOperation } from "@lockstep/gateway/coordinator";
 import type { Term } from "../raft/types.ts";
 import { KEYSPACES } from "../store/types.ts";
+import { getUint32 } from "./codec/primitives.ts";
 import { DEFAULT_SETTINGS } from "./index.ts";
+import { namespaceKey } from "./keys.ts";
 import { bytesOf, KEYS, leaseId, operation, past } from "./testing/arbitraries.ts";
 import { bytes, client, Member, revision, string } from "./testing/harness.ts";
-import { Model } from "./testing/model.ts";
+import { CellModel } from "./testing/cell-model.ts";
+import type { Model } from "./testing/model.ts";
 import type { Command, CommandOutcome, MachineEntry, RevisionEvents } from "./types.ts";
 
 const settings = {
   ...DEFAULT_SETTINGS,
   limits: { ...LIMITS, keysPerDeleteMax: 4, keysPerLeaseMax: 3, leaseTtlMsMin: 50 },
+  namespacesMax: 3,
 };
 
+/** Mostly the first: the others may not exist, not yet or no longer. */
+const namespaceIds = fc.constantFrom(1, 1, 1, 1, 2, 2, 3, 4);
+const naming = { name: fc.constantFrom("default", "a", "b", "c"), uid: fc.constantFrom("u", "u", "v") };
+const inNamespace = (command: Command, namespaceId: number): Command =>
+  "namespaceId" in command ? { ...command, namespaceId } : command;
 /** A client's operation follows from its sequence, so that a retry is one. */
 interface Drawn {
   readonly command: Command;
@@ -61,9 +70,21 @@ const drawn: fc.Arbitrary<Drawn> = fc.oneof(
       .record({ kind: fc.constant("retain" as const), namespaceId: fc.constant(1), compactRevision: past })
       .map((command) => ({ command })),
   },
+  {
+    weight: 3,
+    arbitrary: fc
+      .record({
+        kind: fc.constantFrom("create-namespace" as const, "create-namespace", "delete-namespace"),
+        ...naming,
+      })
+      .map((command) => ({ command: command as Command })),
+  },
 );
 
-const history = fc.array(fc.array(drawn, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 14 });
+const placed = fc
+  .tuple(drawn, namespaceIds)
+  .map(([{ command, ...rest }, id]): Drawn => ({ command: inNamespace(command, id), ...rest }));
+const history = fc.array(fc.array(placed, { minLength: 1, maxLength: 6 }), { minLength: 1, maxLength: 14 });
 /** What happens after each entry of the second member: apply so far as a batch, compact a little, restart. */
 const disturbances = fc.infiniteStream(
   fc.constantFrom("none", "none", "apply", "apply", "compact", "restart"),
@@ -77,7 +98,7 @@ function settled(entries: readonly (readonly Drawn[])[]): Command[][] {
   return entries.map((entry) =>
     entry.map(({ command, retryOf }) => {
       if (retryOf === undefined || command.kind !== "client") return command;
-      const name = `${retryOf.clientId}/${retryOf.sequence}`;
+      const name = `${command.namespaceId}/${retryOf.clientId}/${retryOf.sequence}`;
       const operation = first.get(name) ?? command.operation;
       first.set(name, operation);
       return { ...command, operation };
@@ -111,34 +132,48 @@ function stored(member: Member): unknown {
   );
 }
 
-function assertLikeModel(member: Member, model: Model): void {
-  assert.equal(member.machine.revision, model.revision);
+function eachNamespace(cell: CellModel, look: (id: number, model: Model) => void): void {
+  for (const [id, { model }] of cell.namespaces) look(id, model);
+}
+
+function assertLikeModel(member: Member, cell: CellModel): void {
+  const told = member.machine.namespaces().map(({ id, name, uid }) => [id, name, uid]);
+  assert.deepEqual(
+    told,
+    [...cell.namespaces].map(([id, { name, uid }]) => [id, name, uid]),
+  );
+  assert.equal(member.machine.revision, cell.counters.revision);
+  eachNamespace(cell, (id, model) => assertNamespace(member, id, model));
+}
+
+function assertNamespace(member: Member, id: number, model: Model): void {
   for (let at = Math.max(1, model.compactRevision); at <= model.revision; at++) {
     const all = { kind: "range", range: { key: bytes(""), rangeEnd: bytes("") } } as const;
     const asked = { ...all, revision: revision(at) };
-    assert.deepEqual(member.range(asked), model.range(asked), `state at ${at}`);
+    assert.deepEqual(member.range(asked, id), model.range(asked), `state at ${at}`);
     for (const name of KEYS) {
-      const kv = member.machine.stateAt(1, bytesOf(name), revision(at), member.store);
+      const kv = member.machine.stateAt(id, bytesOf(name), revision(at), member.store);
       assert.deepEqual(kv, model.stateAt(at).get(name), `${name} at ${at}`);
     }
   }
-  const info = member.machine.namespace(1)!;
+  const info = member.machine.namespace(id)!;
   assert.equal(info.keys, model.stateAt(Infinity).size);
   assert.equal(info.compactRevision, model.compactRevision);
-  const leases = member.machine.scanLeases(undefined, 100, member.store);
+  const all = member.machine.scanLeases(undefined, 100, member.store);
+  const leases = all.filter(({ namespaceId }) => namespaceId === id);
   assert.deepEqual(new Map(leases.map((l) => [l.leaseId, l.ttlMs])), new Map([...model.leases].sort()));
-  for (const id of model.leases.keys()) {
-    assert.deepEqual(member.machine.leaseKeys(1, id, member.store).map(string), model.keysOf(id));
+  for (const held of model.leases.keys()) {
+    assert.deepEqual(member.machine.leaseKeys(id, held, member.store).map(string), model.keysOf(held));
   }
 }
 
 /** Retained history says what the events said when they happened. */
-function assertHistory(member: Member, model: Model): void {
+function assertHistory(member: Member, id: number, model: Model): void {
   const from = Math.max(1, model.compactRevision);
   const events: RevisionEvents[] = [];
   for (let next = from; next <= model.revision;) {
     const page = member.machine.history(
-      { namespaceId: 1, from: revision(next), to: revision(model.revision), limit: 3 },
+      { namespaceId: id, from: revision(next), to: revision(model.revision), limit: 3 },
       member.store,
     );
     events.push(...page.events);
@@ -151,25 +186,38 @@ function assertHistory(member: Member, model: Model): void {
       r.revision > from ? r.events.map((e) => [r.revision, string(e.kv.key), e.cause]) : [],
     );
   assert.deepEqual(told(events), expected);
-  assert.deepEqual(told(member.events), expected);
-  const retained = member.events.filter((r) => r.revision > from);
+  const own = member.events.filter(({ namespaceId }) => namespaceId === id);
+  assert.deepEqual(told(own), expected);
+  const retained = own.filter((r) => r.revision > from);
   assert.deepEqual(
     events.filter((r) => r.revision > from),
     retained,
   );
 }
 
-function assertByteCounter(member: Member): void {
-  const rows = member.store.scan("history", { from: bytes("\0"), limit: 100_000 });
+function assertByteCounter(member: Member, id: number): void {
+  const rows = member.store.scan("history", {
+    from: namespaceKey(id),
+    to: namespaceKey(id + 1),
+    limit: 100_000,
+  });
   const held = rows.reduce((sum, row) => sum + row.key.length + row.value.length, 0);
-  assert.equal(member.machine.namespace(1)!.historyBytes, held);
+  assert.equal(member.machine.namespace(id)!.historyBytes, held);
+}
+
+/** What was deleted has left nothing behind, in no keyspace. */
+function assertNothingLeft(member: Member, cell: CellModel): void {
+  for (const keyspace of KEYSPACES) {
+    const rows = member.store.scan(keyspace, { from: namespaceKey(1), limit: 100_000, keysOnly: true });
+    for (const { key } of rows) assert.ok(cell.namespaces.has(getUint32(key, 0)), `a row in ${keyspace}`);
+  }
 }
 
 describe("the machine against its dumb twin", () => {
   it("any commands in any batching, with restarts and compaction, give the same results, digests and rows", () => {
     fc.assert(
       fc.property(history, disturbances, cacheBytes, (entries, stream, cacheBytesMax) => {
-        const model = new Model(settings);
+        const model = new CellModel(settings);
         const plain = new Member({ settings });
         const disturbed = new Member({ settings, cacheBytesMax });
         const register: Command = asClient({ kind: "register-client" }, NO_IDENTITY);
@@ -201,8 +249,11 @@ describe("the machine against its dumb twin", () => {
           assertLikeModel(member, model);
           member.compactPhysically();
           assertLikeModel(member, model);
-          assertHistory(member, model);
-          assertByteCounter(member);
+          eachNamespace(model, (id, namespace) => {
+            assertHistory(member, id, namespace);
+            assertByteCounter(member, id);
+          });
+          assertNothingLeft(member, model);
         }
         assert.deepEqual(stored(disturbed), stored(plain));
       }),

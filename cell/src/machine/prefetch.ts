@@ -33,6 +33,8 @@ export class Prefetch {
         return undefined;
       case "retain":
       case "format-version":
+      case "create-namespace":
+      case "delete-namespace":
         return undefined;
     }
   }

@@ -10,6 +10,7 @@ export const DEFAULT_SETTINGS: MachineSettings = {
   tokenAgeMsMax: 10 * 60 * 1000,
   tokensMax: 100_000,
   clientIdleMsMax: 60 * 60 * 1000,
+  namespacesMax: 1000,
 };
 
 /** Positions are the limits in bytes: append only; a limit that an older row lacks has its default. */
@@ -39,6 +40,7 @@ export function encodeSettings(settings: MachineSettings): Uint8Array {
   writer.varint(settings.tokenAgeMsMax);
   writer.varint(settings.tokensMax);
   writer.varint(settings.clientIdleMsMax);
+  writer.varint(settings.namespacesMax);
   writer.varint(LIMIT_NAMES.length);
   for (const name of LIMIT_NAMES) writer.varint(settings.limits[name]);
   return writer.take();
@@ -50,9 +52,10 @@ export function decodeSettings(row: Uint8Array): MachineSettings {
   const tokenAgeMsMax = reader.varint();
   const tokensMax = reader.varint();
   const clientIdleMsMax = reader.varint();
+  const namespacesMax = reader.varint();
   const limits: Record<keyof Limits, number> = { ...LIMITS };
   const count = reader.varint();
   for (const name of LIMIT_NAMES.slice(0, count)) limits[name] = reader.varint();
   reader.end();
-  return { limits, outcomesPerClientMax, tokenAgeMsMax, tokensMax, clientIdleMsMax };
+  return { limits, outcomesPerClientMax, tokenAgeMsMax, tokensMax, clientIdleMsMax, namespacesMax };
 }

@@ -3,11 +3,13 @@ import type { Revision } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import type { LogIndex } from "../raft/types.ts";
 import type { StoreReader } from "../store/types.ts";
+import { EMPTY } from "./bytes.ts";
 import { ByteReader, ByteWriter, getUint32 } from "./codec/primitives.ts";
 import {
   CELL_NAMESPACE,
   META_COMPACTION,
   META_NAMESPACE,
+  META_REMOVAL,
   META_SETTINGS,
   META_STATE,
   metaKey,
@@ -16,13 +18,17 @@ import {
 import { decodeSettings, DEFAULT_SETTINGS, encodeSettings } from "./settings.ts";
 import type { MachineSettings, NamespaceInfo, RowMutation } from "./types.ts";
 
-/** Newest format version that this program applies (R60). */
+/**
+ * Newest format version that this program applies (R60). The one place to change when the log or the state gains what an
+ * older program cannot apply.
+ */
 export const FORMAT_VERSION_MAX = 1;
 const META_PAGE_ROWS = 1024;
 
 export class NamespaceState {
   readonly id: number;
   readonly name: string;
+  readonly uid: string;
   epoch = 1;
   compactRevision = 0;
   keys = 0;
@@ -50,9 +56,10 @@ export class NamespaceState {
     doneFor: 0,
   };
 
-  constructor(id: number, name: string) {
+  constructor(id: number, name: string, uid: string) {
     this.id = id;
     this.name = name;
+    this.uid = uid;
   }
 
   /** History that compaction gave up, whether or not this member has deleted it yet. */
@@ -64,12 +71,22 @@ export class NamespaceState {
     return {
       id: this.id,
       name: this.name,
+      uid: this.uid,
       epoch: this.epoch,
       compactRevision: this.compactRevision as Revision,
       keys: this.keys,
       historyBytes: this.written - this.reclaimed,
     };
   }
+}
+
+/** Local, not replicated: how far the rows of a deleted namespace are deleted. A restart begins anew. */
+export interface NamespaceRemoval {
+  readonly id: number;
+  /** Position in the order of keyspaces. */
+  keyspace: number;
+  /** Where the next slice begins; undefined: at the beginning of the keyspace. */
+  from: Uint8Array | undefined;
 }
 
 export class MachineState {
@@ -80,10 +97,18 @@ export class MachineState {
   digest = 0;
   nextLeaseId = 1;
   nextClientId = 1;
+  nextNamespaceId = 1;
   /** Replicated time of the next look for forgotten clients and aged request ids. */
   nextSweepMs = 0;
   settings: MachineSettings = DEFAULT_SETTINGS;
   namespaces: Map<number, NamespaceState> = new Map<number, NamespaceState>();
+  /** Deleted namespaces of which this member still has rows, oldest first. */
+  removals: Map<number, NamespaceRemoval> = new Map<number, NamespaceRemoval>();
+  /** Local: see {@link Machine.namespacesVersion}. */
+  namespacesVersion = 0;
+  private readonly byName = new Map<string, NamespaceState>();
+  /** Rows of namespaces that were deleted, for the end of the batch. */
+  private deletedRows: RowMutation[] = [];
 
   /** Replaces everything by what the store's `meta` says. */
   load(reader: StoreReader): void {
@@ -93,6 +118,9 @@ export class MachineState {
     const settings = reader.get("meta", metaKey(CELL_NAMESPACE, META_SETTINGS));
     this.settings = settings === undefined ? DEFAULT_SETTINGS : decodeSettings(settings);
     this.namespaces = new Map();
+    this.byName.clear();
+    this.removals = new Map();
+    this.namespacesVersion += 1;
     let from = metaKey(1, 0);
     for (;;) {
       const rows = reader.scan("meta", { from, limit: META_PAGE_ROWS });
@@ -104,8 +132,36 @@ export class MachineState {
     }
   }
 
+  namespaceByName(name: string): NamespaceState | undefined {
+    return this.byName.get(name);
+  }
+
+  /** Ids are never given twice. */
+  createNamespace(name: string, uid: string): NamespaceState {
+    const namespace = new NamespaceState(this.nextNamespaceId++, name, uid);
+    namespace.dirty = true;
+    this.namespaces.set(namespace.id, namespace);
+    this.byName.set(name, namespace);
+    this.namespacesVersion += 1;
+    return namespace;
+  }
+
+  /** From here on nobody can name it. */
+  deleteNamespace({ id, name }: NamespaceState): void {
+    this.namespaces.delete(id);
+    this.byName.delete(name);
+    this.removals.set(id, { id, keyspace: 0, from: undefined });
+    this.namespacesVersion += 1;
+    this.deletedRows.push(
+      { keyspace: "meta", key: metaKey(id, META_NAMESPACE), value: undefined },
+      { keyspace: "meta", key: metaKey(id, META_COMPACTION), value: undefined },
+      { keyspace: "meta", key: metaKey(id, META_REMOVAL), value: EMPTY },
+    );
+  }
+
   rows(): RowMutation[] {
-    const rows: RowMutation[] = [this.stateRow()];
+    const rows: RowMutation[] = [this.stateRow(), ...this.deletedRows];
+    if (this.deletedRows.length > 0) this.deletedRows = [];
     for (const namespace of this.namespaces.values()) {
       if (!namespace.dirty) continue;
       namespace.dirty = false;
@@ -131,6 +187,7 @@ export class MachineState {
     writer.varint(this.digest);
     writer.varint(this.nextLeaseId);
     writer.varint(this.nextClientId);
+    writer.varint(this.nextNamespaceId);
     writer.varint(this.nextSweepMs);
     return { keyspace: "meta", key: metaKey(CELL_NAMESPACE, META_STATE), value: writer.take() };
   }
@@ -147,6 +204,7 @@ export class MachineState {
     this.digest = reader.varint();
     this.nextLeaseId = reader.varint();
     this.nextClientId = reader.varint();
+    this.nextNamespaceId = reader.varint();
     this.nextSweepMs = reader.varint();
     reader.end();
   }
@@ -156,7 +214,11 @@ export class MachineState {
     const what = key[NAMESPACE_BYTES];
     if (key.length !== NAMESPACE_BYTES + 1) return;
     if (what === META_NAMESPACE) {
-      this.namespaces.set(id, readNamespace(id, value));
+      const namespace = readNamespace(id, value);
+      this.namespaces.set(id, namespace);
+      this.byName.set(namespace.name, namespace);
+    } else if (what === META_REMOVAL) {
+      this.removals.set(id, { id, keyspace: 0, from: undefined });
     } else if (what === META_COMPACTION) {
       // "n" sorts before "p": the namespace is there.
       const namespace = this.namespaces.get(id);
@@ -182,6 +244,7 @@ export function compactionRow(namespace: NamespaceState): RowMutation {
 function namespaceRow(namespace: NamespaceState): RowMutation {
   const writer = new ByteWriter(128);
   writer.text(namespace.name);
+  writer.text(namespace.uid);
   writer.varint(namespace.epoch);
   writer.varint(namespace.compactRevision);
   writer.varint(namespace.keys);
@@ -198,7 +261,7 @@ function namespaceRow(namespace: NamespaceState): RowMutation {
 
 function readNamespace(id: number, value: Uint8Array): NamespaceState {
   const reader = new ByteReader(value);
-  const namespace = new NamespaceState(id, reader.text());
+  const namespace = new NamespaceState(id, reader.text(), reader.text());
   namespace.epoch = reader.varint();
   namespace.compactRevision = reader.varint();
   namespace.keys = reader.varint();
@@ -229,8 +292,6 @@ export function bootstrapState(state: MachineState, options: BootstrapOptions): 
   state.revision = 1;
   state.appliedIndex = options.appliedIndex ?? 0;
   state.settings = options.settings ?? DEFAULT_SETTINGS;
-  const namespace = new NamespaceState(1, options.namespace ?? "default");
-  namespace.dirty = true;
-  state.namespaces = new Map([[1, namespace]]);
+  state.createNamespace(options.namespace ?? "default", "");
   return [...state.rows(), state.settingsRow()];
 }

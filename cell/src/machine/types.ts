@@ -67,8 +67,35 @@ export interface FormatVersionCommand {
   readonly version: number;
 }
 
+/**
+ * Makes a namespace. Refused when the name is in use with another uid; with the same one nothing happens, so that a
+ * repeat succeeds.
+ */
+export interface CreateNamespaceCommand {
+  readonly kind: "create-namespace";
+  readonly name: string;
+  /** Chosen by whoever creates it: tells this namespace from another of the same name, before or after it. */
+  readonly uid: string;
+}
+
+/**
+ * Deletes a namespace with all that is in it, at once for everybody who asks; its rows go later. Changes no revision.
+ * `namespace-not-found` when there is none of that name.
+ */
+export interface DeleteNamespaceCommand {
+  readonly kind: "delete-namespace";
+  readonly name: string;
+  readonly uid: string;
+}
+
 export type Command =
-  ClientCommand | ExpireCommand | CheckpointCommand | RetainCommand | FormatVersionCommand;
+  | ClientCommand
+  | ExpireCommand
+  | CheckpointCommand
+  | RetainCommand
+  | FormatVersionCommand
+  | CreateNamespaceCommand
+  | DeleteNamespaceCommand;
 
 /**
  * All commands of one event-loop turn of the leader: the payload of one Raft entry. `timeMs` is the leader's wall
@@ -165,6 +192,8 @@ export interface Digest {
 export interface NamespaceInfo {
   readonly id: NamespaceId;
   readonly name: string;
+  /** Empty for the one that the cell began with. */
+  readonly uid: string;
   readonly epoch: number;
   /** Reads and watches below it are `compacted`. 0: nothing compacted. */
   readonly compactRevision: Revision;
@@ -183,6 +212,8 @@ export interface MachineSettings {
   readonly tokensMax: number;
   /** A registered client that sent nothing for this long (1 h) is forgotten. */
   readonly clientIdleMsMax: number;
+  /** Namespaces of the cell, `default` among them. Default 1,000. */
+  readonly namespacesMax: number;
 }
 
 /** Entry handed to {@link Machine.apply}. A configuration entry is handled by the replica, see `membership.ts`. */
@@ -224,6 +255,10 @@ export interface Machine {
   namespaceByName(name: string): NamespaceInfo | undefined;
   namespace(id: NamespaceId): NamespaceInfo | undefined;
   namespaces(): readonly NamespaceInfo[];
+  /** Moves whenever a namespace is made or deleted, or its compaction point moves: cheaper to look at than all of them. */
+  readonly namespacesVersion: number;
+  /** Bytes of live and retained history of all namespaces. */
+  readonly historyBytes: number;
 
   /** The newest state or a retained revision. Bounded by the settings' reply limits. */
   range(namespaceId: NamespaceId, operation: RangeOperation, reader: StoreReader): RangeResult | Failure;
@@ -238,7 +273,7 @@ export interface Machine {
   ): readonly LeaseRecord[];
 
   /**
-   * Retained history of a namespace: whole revisions in [from, to], at most about `limit` events (never splits a
+   * Retained history of a namespace (of a deleted one: none): whole revisions in [from, to], at most about `limit` events (never splits a
    * revision). @returns the events and the revision after the last covered one.
    */
   history(
@@ -270,7 +305,7 @@ export interface Machine {
   ): Revision | undefined;
 
   /**
-   * One bounded slice of physical compaction: local, not replicated, changes nothing that a read can see.
+   * One bounded slice of physical compaction, and of the removal of deleted namespaces: local, not replicated, changes nothing that a read can see.
    * @returns the rows to delete; empty and `done` when nothing is left.
    */
   compactSlice(

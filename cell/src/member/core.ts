@@ -5,6 +5,7 @@ import { createRaft } from "../raft/index.ts";
 import type { MemberId } from "../raft/types.ts";
 import { Compactor } from "../replica/compactor.ts";
 import { CellCoordinator } from "../replica/coordinator.ts";
+import { DeletedNamespaces } from "../replica/deleted-namespaces.ts";
 import type { Environment, Measure } from "../replica/environment.ts";
 import { REFUSED_FORWARD } from "../replica/forwarding.ts";
 import { Leadership } from "../replica/leadership.ts";
@@ -71,9 +72,14 @@ export async function startCore(parts: CoreParts): Promise<Core> {
   replica.newcomers.logged(folder.initial.entries);
   const snapshots = createSnapshots(replica, folder.generations);
   const leadership = createLeadership({ options, replica, sessions, electionTimeoutMs });
-  const compactor = followCompaction(replica, parts.events);
   // Requests that peers forward before the coordinator stands are refused.
   const late: { coordinator?: CellCoordinator } = {};
+  const { after } = environment;
+  const deletedNamespaces = new DeletedNamespaces({
+    ...{ state, hub, sessions, after },
+    leaseEnded: (end) => late.coordinator?.leaseEnded(end),
+  });
+  const compactor = followCompaction(replica, parts.events, deletedNamespaces);
   const transport = await platform.createTransport({
     identity: {
       cellId: identity.cellId,
@@ -116,6 +122,7 @@ export async function startCore(parts: CoreParts): Promise<Core> {
       coordinator.close();
       hub.close("the member is shutting down");
       compactor.close();
+      deletedNamespaces.close();
       replica.close();
       await closeStorage(transport, replica, folder);
     },
@@ -184,13 +191,18 @@ function createLeadership(parts: {
   return leadership;
 }
 
-function followCompaction(replica: Replica, events: MemberEvents): Compactor {
+function followCompaction(
+  replica: Replica,
+  events: MemberEvents,
+  deletedNamespaces: DeletedNamespaces,
+): Compactor {
   const { state, hub, environment } = replica.parts;
   const compactor = new Compactor({
     state,
     hub,
     after: environment.after,
     fatal: environment.fatal,
+    deleted: (id, name) => deletedNamespaces.deleted(id, name),
   });
   replica.listen({
     applied: () => compactor.look(),

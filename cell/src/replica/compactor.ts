@@ -12,15 +12,23 @@ export interface CompactorOptions {
   readonly hub: WatchHub;
   readonly after: (delayMs: number, task: () => void) => () => void;
   readonly fatal: (error: Error) => void;
+  /** A namespace that was there is not any more. */
+  readonly deleted: (id: NamespaceId, name: string) => void;
+}
+
+interface Known {
+  readonly name: string;
+  readonly compactRevision: Revision;
 }
 
 /**
- * Removes the rows that a committed compaction has given up, in short slices between which the event loop breathes.
+ * Removes the rows that a committed compaction or the deletion of a namespace has given up, in short slices between which the event loop breathes.
  * Local and invisible to reads: each member does it at its own pace.
  */
 export class Compactor {
   readonly #options: CompactorOptions;
-  readonly #points = new Map<NamespaceId, Revision>();
+  readonly #known = new Map<NamespaceId, Known>();
+  #version = -1;
   #running = false;
   #closed = false;
 
@@ -28,19 +36,26 @@ export class Compactor {
     this.#options = options;
   }
 
-  /** Called after each apply and at start: tells the watch hub about moved points, and starts when there is work. */
+  /** Called after each apply and at start: tells of moved points and deleted namespaces, and starts the work on them. */
   look(): void {
-    let moved = false;
-    for (const { id, compactRevision } of this.#options.state.machine.namespaces()) {
-      if ((this.#points.get(id) ?? 0) === compactRevision) continue;
-      this.#points.set(id, compactRevision);
-      this.#options.hub.compacted(id, compactRevision);
-      moved = true;
+    const { machine } = this.#options.state;
+    if (machine.namespacesVersion === this.#version) return;
+    this.#version = machine.namespacesVersion;
+    const gone = new Map(this.#known);
+    for (const { id, name, compactRevision } of machine.namespaces()) {
+      gone.delete(id);
+      if ((this.#known.get(id)?.compactRevision ?? 0) !== compactRevision) {
+        this.#options.hub.compacted(id, compactRevision);
+      }
+      this.#known.set(id, { name, compactRevision });
     }
-    if (moved && !this.#running) {
-      this.#running = true;
-      this.#options.after(PAUSE_MS, () => this.#slice());
+    for (const [id, { name }] of gone) {
+      this.#known.delete(id);
+      this.#options.deleted(id, name);
     }
+    if (this.#running) return;
+    this.#running = true;
+    this.#options.after(PAUSE_MS, () => this.#slice());
   }
 
   close(): void {

@@ -267,6 +267,10 @@ export class CellCoordinator implements Coordinator {
     }
   }
 
+  leaseEnded(end: LeaseEnd): void {
+    for (const listener of this.#leaseEndListeners) listener(end);
+  }
+
   /** Waits for a leader, or for a better moment to reach it. */
   park(call: MutationCall): void {
     if (this.#closed) call.fail(failures.shuttingDown("not-applied"));
@@ -497,9 +501,7 @@ export class CellCoordinator implements Coordinator {
         const namespace = machine.namespace(change.namespaceId);
         if (namespace === undefined) continue;
         const { leaseId, cause, revision } = change;
-        for (const listener of this.#leaseEndListeners) {
-          listener({ namespace: namespace.name, leaseId, cause, revision });
-        }
+        this.leaseEnded({ namespace: namespace.name, leaseId, cause, revision });
       }
     }
     if (this.#revisionWaiters.length > 0) this.#serveRevisionWaiters();

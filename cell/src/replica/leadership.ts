@@ -40,6 +40,7 @@ export class Leadership {
   #standing: Standing = { kind: "following" };
   #proving = false;
   #nextRetentionMs = 0;
+  readonly #retentionQueue = new Set<NamespaceId>();
   readonly #retaining = new Map<NamespaceId, Revision>();
 
   constructor(options: LeadershipOptions) {
@@ -59,6 +60,7 @@ export class Leadership {
     this.#standing = { kind: "following" };
     this.#proving = false;
     this.#retaining.clear();
+    this.#retentionQueue.clear();
     this.#options.sessions.follow();
   }
 
@@ -128,26 +130,35 @@ export class Leadership {
 
   #retain(nowMs: number): void {
     const { retention, state, retentionIntervalMs } = this.#options;
-    if (retention === undefined || nowMs < this.#nextRetentionMs) return;
-    this.#nextRetentionMs = nowMs + retentionIntervalMs;
-    for (const namespace of state.machine.namespaces()) {
-      const due = state.machine.retentionDue(namespace.id, retention, state.store);
-      if (due === undefined || this.#retaining.get(namespace.id) === due) continue;
-      this.#retaining.set(namespace.id, due);
-      this.#options.propose({ kind: "retain", namespaceId: namespace.id, compactRevision: due }, () =>
-        this.#retaining.delete(namespace.id),
+    if (retention === undefined) return;
+    if (nowMs >= this.#nextRetentionMs) {
+      this.#nextRetentionMs = nowMs + retentionIntervalMs;
+      for (const { id } of state.machine.namespaces()) this.#retentionQueue.add(id);
+    }
+    for (const id of [...this.#retentionQueue].slice(0, RETENTION_A_TICK)) {
+      this.#retentionQueue.delete(id);
+      if (state.machine.namespace(id) === undefined) continue;
+      const due = state.machine.retentionDue(id, retention, state.store);
+      if (due === undefined || this.#retaining.get(id) === due) continue;
+      this.#retaining.set(id, due);
+      this.#options.propose({ kind: "retain", namespaceId: id, compactRevision: due }, () =>
+        this.#retaining.delete(id),
       );
     }
   }
 }
 
 const LEASES_A_SLICE = 1024;
+/** Namespaces looked at in one tick: each takes some look-ups in the history. */
+const RETENTION_A_TICK = 16;
 
+/** Rows of deleted namespaces may still be there. */
 function* allLeases(state: CellState): Generator<LeaseRecord> {
+  const present = new Set(state.machine.namespaces().map(({ id }) => id));
   let after: { readonly namespaceId: NamespaceId; readonly leaseId: LeaseId } | undefined;
   while (true) {
     const slice = state.machine.scanLeases(after, LEASES_A_SLICE, state.store);
-    yield* slice;
+    for (const lease of slice) if (present.has(lease.namespaceId)) yield lease;
     const last = slice[slice.length - 1];
     if (last === undefined || slice.length < LEASES_A_SLICE) return;
     after = { namespaceId: last.namespaceId, leaseId: last.leaseId };

@@ -53,9 +53,7 @@ export class CellState {
 
   /** Bytes of live and retained history, over all namespaces: what the quota is measured against. */
   get logicalBytes(): number {
-    let bytes = 0;
-    for (const namespace of this.machine.namespaces()) bytes += namespace.historyBytes;
-    return bytes;
+    return this.machine.historyBytes;
   }
 
   apply(entries: readonly MachineEntry[], wantEvents: boolean): Applied {

@@ -91,6 +91,23 @@ class Keeper implements SessionKeeper {
     }
   }
 
+  has(namespaceId: NamespaceId, leaseId: LeaseId): boolean {
+    return this.#table.slot(namespaceId, leaseId) !== undefined;
+  }
+
+  forget(namespaceId: NamespaceId, max: number): readonly LeaseId[] {
+    const slots = this.#table.slotsOf(namespaceId);
+    if (slots === undefined) return [];
+    const some: LeaseId[] = [];
+    // The map may lose what it is asked for while it is walked.
+    for (const [leaseId, slot] of slots) {
+      if (some.length >= max) break;
+      some.push(leaseId);
+      this.#ended(slot);
+    }
+    return some;
+  }
+
   load(leases: Iterable<LeaseRecord>): void {
     assert(!this.#leading, "a leader's leases are not replaced");
     this.#table.clear();

@@ -44,6 +44,12 @@ export interface SessionKeeper {
   /** At start and after a snapshot install, never while leading: replaces everything. */
   load(leases: Iterable<LeaseRecord>): void;
   readonly count: number;
+  has(namespaceId: NamespaceId, leaseId: LeaseId): boolean;
+  /**
+   * A deleted namespace's leases are gone, at most `max` of them with this call; renewals that wait for them are answered
+   * with 0. No {@link SessionKeeper.applied} may name them afterwards. @returns which; fewer than `max`: it has no more.
+   */
+  forget(namespaceId: NamespaceId, max: number): readonly LeaseId[];
 
   /**
    * This member leads `term` and its first own-term entry has been applied at `nowMs`. Deadline of each lease =

@@ -21,6 +21,7 @@ const SLICE_EVENTS_MAX = 1_024;
 const SLICE_EVENTS_MIN = 8;
 const SLICE_BYTES = 1024 * 1024;
 const SLICE_MATCHES = 20_000;
+const SLICE_ENDS = 1_024;
 /** Live watchers have everything up to the present publication. */
 const NOTHING_MISSING = 0 as Revision;
 
@@ -34,6 +35,14 @@ interface NamespaceWatchers {
   /** Behind, and their sinks are full. */
   readonly parked: Set<Watcher>;
   count: number;
+  /** It was deleted: nothing is read for its watchers any more. */
+  deleted: boolean;
+}
+
+/** The watches of a deleted namespace, to be ended. */
+interface Deletion {
+  readonly watchers: Watcher[];
+  readonly end: WatchEnd;
 }
 
 /** @returns a hub in step with the source's present revision. */
@@ -56,6 +65,7 @@ class Hub implements WatchHub {
   readonly #progressWanted = new Set<Watcher>();
   /** Registered below the compaction point: told in the next slice. */
   #doomed: Watcher[] = [];
+  readonly #deletions: Deletion[] = [];
   #sliceDue = false;
   #sliceEvents = SLICE_EVENTS_MAX / 4;
   readonly #turn: Turn;
@@ -164,6 +174,18 @@ class Hub implements WatchHub {
     }
   }
 
+  deleted(namespaceId: NamespaceId, name: string): void {
+    const namespace = this.#namespaces.get(namespaceId);
+    if (namespace === undefined) return;
+    namespace.deleted = true;
+    this.#behind.delete(namespace);
+    const watchers = [...namespace.synced.all(), ...namespace.runnable, ...namespace.parked];
+    const message = `The namespace ${JSON.stringify(name)} was deleted.`;
+    const failure: Failure = { code: "namespace-not-found", outcome: "not-applied", message };
+    this.#deletions.push({ watchers, end: { kind: "cancelled", failure } });
+    this.#schedule();
+  }
+
   reset(): void {
     const revision = this.#options.source.revision();
     assert(revision >= this.#revision, "a snapshot does not go back", { revision, hub: this.#revision });
@@ -199,6 +221,7 @@ class Hub implements WatchHub {
       runnable: new Set(),
       parked: new Set(),
       count: 0,
+      deleted: false,
     };
     this.#namespaces.set(id, made);
     return made;
@@ -211,7 +234,7 @@ class Hub implements WatchHub {
 
   #enterLagging(namespace: NamespaceWatchers, watcher: Watcher): void {
     watcher.mode = "lagging";
-    if (watcher.held) {
+    if (watcher.held || namespace.deleted) {
       namespace.parked.add(watcher);
     } else {
       namespace.lagging.add(watcher);
@@ -380,6 +403,7 @@ class Hub implements WatchHub {
       const compactRevision = this.#options.source.compactRevision(watcher.namespaceId);
       this.#end(watcher, { kind: "compacted", compactRevision });
     }
+    this.#endDeleted();
     for (const namespace of this.#behind) {
       this.#behind.delete(namespace);
       if (namespace.runnable.size === 0) continue;
@@ -389,7 +413,15 @@ class Hub implements WatchHub {
       break;
     }
     if (this.#progressWanted.size > 0) this.#answerProgress();
-    if (this.#behind.size > 0) this.#schedule();
+    if (this.#behind.size > 0 || this.#deletions.length > 0) this.#schedule();
+  }
+
+  #endDeleted(): void {
+    const [deletion] = this.#deletions;
+    if (deletion === undefined) return;
+    const { watchers, end } = deletion;
+    for (const watcher of watchers.splice(-SLICE_ENDS)) this.#end(watcher, end);
+    if (watchers.length === 0) this.#deletions.shift();
   }
 
   /** Reads on for the watcher whose turn it is, and feeds every other that is in the same stretch. */

@@ -48,6 +48,8 @@ export interface WatchHub {
   publish(events: readonly RevisionEvents[], revision: Revision): void;
   /** A namespace's history below `compactRevision` is gone. */
   compacted(namespaceId: NamespaceId, compactRevision: Revision): void;
+  /** A namespace is gone: its watches are cancelled in the following slices, and get nothing more. */
+  deleted(namespaceId: NamespaceId, name: string): void;
   /**
    * A snapshot replaced the state: nothing in the ring holds any more; every watcher resumes from its own next
    * revision out of history, or ends with `compacted` (B7).

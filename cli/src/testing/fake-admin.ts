@@ -65,6 +65,7 @@ export class FakeAdmin {
   readonly changes: admin.ChangeMembershipRequest[] = [];
   readonly transfers: number[] = [];
   readonly raises: admin.RaiseFormatVersionRequest[] = [];
+  readonly deletions: admin.DeleteNamespaceRequest[] = [];
   namespaces: admin.CellNamespace[] = [{ name: "default", uid: "", epoch: 1, keys: 7, bytes: 2_048 }];
   /** Called at each status, e.g. to let a learner catch up. */
   onStatus: () => void = () => undefined;
@@ -144,6 +145,21 @@ export class FakeAdmin {
         answer(callback, () => {
           this.raises.push(call.request);
           return { formatVersion: call.request.version };
+        });
+      },
+      createNamespace: (call, callback) => {
+        answer(callback, () => {
+          const namespace = { ...call.request, epoch: 1, keys: 0, bytes: 0 };
+          this.namespaces.push(namespace);
+          return { namespace };
+        });
+      },
+      deleteNamespace: (call, callback) => {
+        answer(callback, () => {
+          const before = this.namespaces.length;
+          this.deletions.push(call.request);
+          this.namespaces = this.namespaces.filter(({ name }) => name !== call.request.name);
+          return { deleted: this.namespaces.length < before };
         });
       },
       listNamespaces: (_call, callback) => {

@@ -26,6 +26,8 @@ export type FailureCode =
   | "request-expired"
   | "namespace-not-found"
   | "wrong-epoch"
+  | "namespace-exists"
+  | "too-many-namespaces"
   // capacity
   | "overloaded"
   | "quota-exceeded"

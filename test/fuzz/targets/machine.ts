@@ -47,7 +47,7 @@ const isConfigurationError = (error: unknown): boolean =>
 
 function command(dice: Dice): Command {
   const namespaceId = values.number(dice);
-  switch (dice.below(8)) {
+  switch (dice.below(10)) {
     case 0:
       return {
         kind: "expire",
@@ -66,6 +66,10 @@ function command(dice: Dice): Command {
       return { kind: "retain", namespaceId, compactRevision: values.revision(dice) };
     case 3:
       return { kind: "format-version", version: values.number(dice) };
+    case 4:
+      return { kind: "create-namespace", name: values.text(dice), uid: values.text(dice) };
+    case 5:
+      return { kind: "delete-namespace", name: values.text(dice), uid: values.text(dice) };
     default:
       return {
         kind: "client",

@@ -92,7 +92,7 @@ export class Twin {
 
 function isCovered(command: Command, outcome: CommandOutcome): boolean {
   if (command.kind === "format-version") return true;
-  if (command.namespaceId !== NAMESPACE_ID) return false;
+  if (!("namespaceId" in command) || command.namespaceId !== NAMESPACE_ID) return false;
   if (!outcome.ok && !COVERED_REFUSALS.has(outcome.failure.code)) return false;
   if (command.kind !== "client") return true;
   if (command.epoch !== 0 && command.epoch !== FIRST_EPOCH) return false;

@@ -34,6 +34,8 @@ const EXPIRE = 2;
 const CHECKPOINT = 3;
 const RETAIN = 4;
 const FORMAT_VERSION = 5;
+const CREATE_NAMESPACE = 6;
+const DELETE_NAMESPACE = 7;
 
 const IDENTITY_NONE = 0;
 const IDENTITY_CLIENT = 1;
@@ -139,6 +141,12 @@ function writeCommand(writer: ByteWriter, command: Command): void {
       writer.byte(FORMAT_VERSION);
       writer.varint(command.version);
       return;
+    case "create-namespace":
+    case "delete-namespace":
+      writer.byte(command.kind === "create-namespace" ? CREATE_NAMESPACE : DELETE_NAMESPACE);
+      writer.text(command.name);
+      writer.text(command.uid);
+      return;
     default:
       assertNever(command);
   }
@@ -161,6 +169,10 @@ function readCommand(reader: ByteReader): Command {
       };
     case FORMAT_VERSION:
       return { kind: "format-version", version: reader.varint() };
+    case CREATE_NAMESPACE:
+      return { kind: "create-namespace", name: reader.text(), uid: reader.text() };
+    case DELETE_NAMESPACE:
+      return { kind: "delete-namespace", name: reader.text(), uid: reader.text() };
     default:
       throw new DecodeError(`unknown command ${kind}`);
   }

@@ -76,6 +76,8 @@ const FAILURE_CODES: readonly FailureCode[] = [
   "shutting-down",
   "unsupported",
   "internal",
+  "namespace-exists",
+  "too-many-namespaces",
 ];
 const OUTCOMES: readonly OperationOutcome[] = ["not-applied", "applied", "unknown"];
 

@@ -141,8 +141,8 @@ export class Member {
     return outcome.failure;
   }
 
-  range(operation: RangeOperation): RangeResult {
-    const result = this.machine.range(1, operation, this.store);
+  range(operation: RangeOperation, namespaceId = 1): RangeResult {
+    const result = this.machine.range(namespaceId, operation, this.store);
     if ("code" in result) throw new Error(`refused: ${result.code}`);
     return result;
   }

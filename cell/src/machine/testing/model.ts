@@ -43,18 +43,33 @@ class Refused extends Error {
   }
 }
 
+/** What the namespaces of a cell share. */
+export interface Counters {
+  revision: number;
+  nextLease: number;
+  nextClient: number;
+}
+
+/** One namespace. */
 export class Model {
   readonly changes: Change[] = [];
-  revision = 1;
   compactRevision = 0;
   readonly leases: Map<LeaseId, number> = new Map<LeaseId, number>();
-  private nextLease = 1;
-  private nextClient = 1;
+  private readonly counters: Counters;
   private readonly clients = new Map<number, { floor: number; outcomes: Map<number, CommandOutcome> }>();
   private readonly settings: MachineSettings;
 
-  constructor(settings: MachineSettings) {
+  constructor(settings: MachineSettings, counters: Counters = { revision: 1, nextLease: 1, nextClient: 1 }) {
     this.settings = settings;
+    this.counters = counters;
+  }
+
+  get revision(): number {
+    return this.counters.revision;
+  }
+
+  set revision(revision: number) {
+    this.counters.revision = revision;
   }
 
   /** The state as of a revision, by key. */
@@ -125,7 +140,7 @@ export class Model {
       case "lease-grant": {
         let id = operation.leaseId;
         while (id === undefined) {
-          const next = String(this.nextLease++) as LeaseId;
+          const next = String(this.counters.nextLease++) as LeaseId;
           if (!this.leases.has(next)) id = next;
         }
         if (this.leases.has(id)) throw new Refused("lease-exists");
@@ -144,7 +159,7 @@ export class Model {
         this.compactRevision = operation.revision;
         return { kind: "compact", revision: this.revision as Revision };
       case "register-client": {
-        const clientId = this.nextClient++ as ClientId;
+        const clientId = this.counters.nextClient++ as ClientId;
         this.clients.set(clientId, { floor: 0, outcomes: new Map() });
         return { kind: "register-client", clientId, revision: this.revision as Revision };
       }

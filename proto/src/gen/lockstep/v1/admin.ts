@@ -248,6 +248,25 @@ export interface ListNamespacesResponse {
   namespaces: CellNamespace[];
 }
 
+export interface CreateNamespaceRequest {
+  name: string;
+  uid: string;
+}
+
+export interface CreateNamespaceResponse {
+  namespace: CellNamespace | undefined;
+}
+
+export interface DeleteNamespaceRequest {
+  name: string;
+  uid: string;
+}
+
+export interface DeleteNamespaceResponse {
+  /** False: it was gone already. */
+  deleted: boolean;
+}
+
 function createBaseMember(): Member {
   return { id: 0, name: "", incarnation: "", kind: 0, addresses: undefined };
 }
@@ -2145,6 +2164,212 @@ export const ListNamespacesResponse: MessageFns<ListNamespacesResponse> = {
   },
 };
 
+function createBaseCreateNamespaceRequest(): CreateNamespaceRequest {
+  return { name: "", uid: "" };
+}
+
+export const CreateNamespaceRequest: MessageFns<CreateNamespaceRequest> = {
+  encode(message: CreateNamespaceRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.uid !== "") {
+      writer.uint32(18).string(message.uid);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateNamespaceRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateNamespaceRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.uid = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseCreateNamespaceResponse(): CreateNamespaceResponse {
+  return { namespace: undefined };
+}
+
+export const CreateNamespaceResponse: MessageFns<CreateNamespaceResponse> = {
+  encode(message: CreateNamespaceResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.namespace !== undefined) {
+      CellNamespace.encode(message.namespace, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): CreateNamespaceResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseCreateNamespaceResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.namespace = CellNamespace.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseDeleteNamespaceRequest(): DeleteNamespaceRequest {
+  return { name: "", uid: "" };
+}
+
+export const DeleteNamespaceRequest: MessageFns<DeleteNamespaceRequest> = {
+  encode(message: DeleteNamespaceRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.name !== "") {
+      writer.uint32(10).string(message.name);
+    }
+    if (message.uid !== "") {
+      writer.uint32(18).string(message.uid);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteNamespaceRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteNamespaceRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.uid = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseDeleteNamespaceResponse(): DeleteNamespaceResponse {
+  return { deleted: false };
+}
+
+export const DeleteNamespaceResponse: MessageFns<DeleteNamespaceResponse> = {
+  encode(message: DeleteNamespaceResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.deleted !== false) {
+      writer.uint32(8).bool(message.deleted);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): DeleteNamespaceResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseDeleteNamespaceResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.deleted = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
 export type AdminService = typeof AdminService;
 export const AdminService = {
   status: {
@@ -2252,6 +2477,33 @@ export const AdminService = {
       Buffer.from(ListNamespacesResponse.encode(value).finish()),
     responseDeserialize: (value: Buffer): ListNamespacesResponse => ListNamespacesResponse.decode(value),
   },
+  /** Idempotent by (name, uid). A name in use with another uid is refused. */
+  createNamespace: {
+    path: "/lockstep.v1.Admin/CreateNamespace" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: CreateNamespaceRequest): Buffer =>
+      Buffer.from(CreateNamespaceRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): CreateNamespaceRequest => CreateNamespaceRequest.decode(value),
+    responseSerialize: (value: CreateNamespaceResponse): Buffer =>
+      Buffer.from(CreateNamespaceResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): CreateNamespaceResponse => CreateNamespaceResponse.decode(value),
+  },
+  /**
+   * Deletes a namespace and all that is in it; leases end, watches are cancelled. Idempotent: deleting one that is gone
+   * succeeds. Refused when the name belongs to another uid.
+   */
+  deleteNamespace: {
+    path: "/lockstep.v1.Admin/DeleteNamespace" as const,
+    requestStream: false as const,
+    responseStream: false as const,
+    requestSerialize: (value: DeleteNamespaceRequest): Buffer =>
+      Buffer.from(DeleteNamespaceRequest.encode(value).finish()),
+    requestDeserialize: (value: Buffer): DeleteNamespaceRequest => DeleteNamespaceRequest.decode(value),
+    responseSerialize: (value: DeleteNamespaceResponse): Buffer =>
+      Buffer.from(DeleteNamespaceResponse.encode(value).finish()),
+    responseDeserialize: (value: Buffer): DeleteNamespaceResponse => DeleteNamespaceResponse.decode(value),
+  },
 } as const;
 
 export interface AdminServer extends UntypedServiceImplementation {
@@ -2280,6 +2532,13 @@ export interface AdminServer extends UntypedServiceImplementation {
   raiseFormatVersion: handleUnaryCall<RaiseFormatVersionRequest, RaiseFormatVersionResponse>;
   /** Linearizable. */
   listNamespaces: handleUnaryCall<ListNamespacesRequest, ListNamespacesResponse>;
+  /** Idempotent by (name, uid). A name in use with another uid is refused. */
+  createNamespace: handleUnaryCall<CreateNamespaceRequest, CreateNamespaceResponse>;
+  /**
+   * Deletes a namespace and all that is in it; leases end, watches are cancelled. Idempotent: deleting one that is gone
+   * succeeds. Refused when the name belongs to another uid.
+   */
+  deleteNamespace: handleUnaryCall<DeleteNamespaceRequest, DeleteNamespaceResponse>;
 }
 
 export interface AdminClient extends Client {
@@ -2424,6 +2683,41 @@ export interface AdminClient extends Client {
     metadata: Metadata,
     options: Partial<CallOptions>,
     callback: (error: ServiceError | null, response: ListNamespacesResponse) => void,
+  ): ClientUnaryCall;
+  /** Idempotent by (name, uid). A name in use with another uid is refused. */
+  createNamespace(
+    request: CreateNamespaceRequest,
+    callback: (error: ServiceError | null, response: CreateNamespaceResponse) => void,
+  ): ClientUnaryCall;
+  createNamespace(
+    request: CreateNamespaceRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: CreateNamespaceResponse) => void,
+  ): ClientUnaryCall;
+  createNamespace(
+    request: CreateNamespaceRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: CreateNamespaceResponse) => void,
+  ): ClientUnaryCall;
+  /**
+   * Deletes a namespace and all that is in it; leases end, watches are cancelled. Idempotent: deleting one that is gone
+   * succeeds. Refused when the name belongs to another uid.
+   */
+  deleteNamespace(
+    request: DeleteNamespaceRequest,
+    callback: (error: ServiceError | null, response: DeleteNamespaceResponse) => void,
+  ): ClientUnaryCall;
+  deleteNamespace(
+    request: DeleteNamespaceRequest,
+    metadata: Metadata,
+    callback: (error: ServiceError | null, response: DeleteNamespaceResponse) => void,
+  ): ClientUnaryCall;
+  deleteNamespace(
+    request: DeleteNamespaceRequest,
+    metadata: Metadata,
+    options: Partial<CallOptions>,
+    callback: (error: ServiceError | null, response: DeleteNamespaceResponse) => void,
   ): ClientUnaryCall;
 }
 
