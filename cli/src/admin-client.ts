@@ -77,6 +77,30 @@ export class AdminClient {
     );
   }
 
+  listNamespaces(): Promise<admin.ListNamespacesResponse> {
+    return this.#anyThenLeader((client, { metadata, deadline, callback }) =>
+      client.listNamespaces({}, metadata, deadline, callback),
+    );
+  }
+
+  createNamespace(request: admin.CreateNamespaceRequest): Promise<admin.CreateNamespaceResponse> {
+    return this.#anyThenLeader((client, { metadata, deadline, callback }) =>
+      client.createNamespace(request, metadata, deadline, callback),
+    );
+  }
+
+  deleteNamespace(request: admin.DeleteNamespaceRequest): Promise<admin.DeleteNamespaceResponse> {
+    return this.#anyThenLeader((client, { metadata, deadline, callback }) =>
+      client.deleteNamespace(request, metadata, deadline, callback),
+    );
+  }
+
+  raiseFormatVersion(request: admin.RaiseFormatVersionRequest): Promise<admin.RaiseFormatVersionResponse> {
+    return this.#anyThenLeader((client, { metadata, deadline, callback }) =>
+      client.raiseFormatVersion(request, metadata, deadline, callback),
+    );
+  }
+
   /** The snapshot of the first member that can be reached. */
   async snapshot(): Promise<ClientReadableStream<admin.SnapshotChunk>> {
     let last: unknown;

@@ -129,6 +129,35 @@ test("leader transfer goes to a voter only", async () => {
   assert.deepEqual(leader.transfers, [3, 0]);
 });
 
+test("namespaces are listed, created with a uid of their own and deleted with the one that is listed", async () => {
+  const created = await lockstep(["namespace", "create", "team", "-o", "json"]);
+  const { uid } = JSON.parse(created.out) as { uid: string };
+  assert.match(uid, /^[0-9a-f-]{36}$/);
+  assert.match((await lockstep(["namespace", "list"])).out, new RegExp(`team +${uid} +1 +0 `));
+  assert.equal((await lockstep(["namespace", "delete", "nobody"])).code, EXIT.notFound);
+  assert.match((await lockstep(["namespace", "delete", "team"])).out, /team is deleted/);
+  assert.match((await lockstep(["namespace", "delete", "team", "--uid", uid])).out, /gone already/);
+  assert.deepEqual(leader.deletions, [
+    { name: "team", uid },
+    { name: "team", uid },
+  ]);
+});
+
+test("the format version is raised to what every member applies, and not while one does not answer", async () => {
+  leader.members = [fakeMember(1, VOTER, leader.address)];
+  leader.status.formatVersionMax = 3;
+  assert.match((await lockstep(["format", "raise"])).out, /format version is 3/);
+  assert.equal((await lockstep(["format", "raise", "4"])).code, EXIT.failed);
+  assert.deepEqual(leader.raises, [{ version: 3, plannedOn: 9 }]);
+  const gone = await startAdmin();
+  gone.stop();
+  leader.members.push(fakeMember(2, VOTER, gone.address));
+  const refused = await lockstep(["format", "raise", "--call-timeout", "500ms"]);
+  assert.equal(refused.code, EXIT.unavailable);
+  assert.match(refused.err, /m2 does not answer/);
+  assert.equal(leader.raises.length, 1);
+});
+
 test("a snapshot is whole or not there", async () => {
   const folder = mkdtempSync(join(tmpdir(), "lockstep-cli-"));
   try {

@@ -5,7 +5,9 @@ import { runCellProgram } from "./commands/cell-program.ts";
 import * as kv from "./commands/kv.ts";
 import * as lease from "./commands/lease.ts";
 import { lock, type LockFlags } from "./commands/lock.ts";
+import * as format from "./commands/format.ts";
 import * as member from "./commands/member.ts";
+import * as namespace from "./commands/namespace.ts";
 import { watch, type WatchFlags } from "./commands/watch.ts";
 import { completionScript, SHELLS } from "./completion.ts";
 import { Context, type Action, type GlobalOptions } from "./context.ts";
@@ -56,6 +58,7 @@ export function buildProgram(terminal: Terminal, onExitCode: (code: number) => v
   addLeaseCommands(registrar);
   addLockCommand(registrar);
   addMemberCommands(registrar);
+  addNamespaceCommands(registrar);
   addCellCommands(registrar);
   addCompletion(registrar);
   return program;
@@ -245,6 +248,32 @@ function addMemberCommands({ program, run }: Registrar): void {
     .action(run<[string, string, member.PromoteFlags]>(member.replace));
 }
 
+function addNamespaceCommands({ program, run }: Registrar): void {
+  const group = program
+    .command("namespace")
+    .summary("the cell's namespaces")
+    .description("The cell's namespaces: key spaces that know nothing of each other.");
+  group
+    .command("list")
+    .summary("list the namespaces")
+    .description("Lists the namespaces with their uids, keys and bytes.")
+    .action(run<[unknown]>((context) => namespace.list(context)));
+  group
+    .command("create")
+    .summary("create a namespace")
+    .description("Creates a namespace. The same name and uid again does nothing.")
+    .argument("<name>", "NAME or NAME.KUBERNETES-NAMESPACE")
+    .option("--uid <uid>", "tells it from another of the same name; default: a random one")
+    .action(run<[string, namespace.UidFlags]>(namespace.create));
+  group
+    .command("delete")
+    .summary("delete a namespace and all that is in it")
+    .description("Deletes a namespace with its keys, its history and its leases. There is no way back.")
+    .argument("<name>", "")
+    .option("--uid <uid>", "refuse unless it has this uid; default: whichever has the name")
+    .action(run<[string, namespace.UidFlags]>(namespace.remove));
+}
+
 function addCellCommands({ program, run }: Registrar): void {
   program
     .command("status")
@@ -258,6 +287,15 @@ function addCellCommands({ program, run }: Registrar): void {
     .description("Moves leadership to MEMBER, or to the most caught-up voter.")
     .argument("[member]", "name or id")
     .action(run<[string | undefined]>((context, target) => cluster.transferLeader(context, target)));
+  const formats = program.command("format").summary("the format version").description("The format version.");
+  formats
+    .command("raise")
+    .summary("let the cell use a newer format")
+    .description(
+      "Raises the cell's format version, after all members were upgraded. There is no way back to an older program.",
+    )
+    .argument("[version]", "default: the newest that all members apply", parseCount)
+    .action(run<[number | undefined]>((context, version) => format.raise(context, version)));
   program
     .command("snapshot")
     .summary("save the whole state to a file")

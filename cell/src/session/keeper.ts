@@ -63,6 +63,8 @@ class Keeper implements SessionKeeper {
   #expiring = 0;
   /** Slots to clear a checkpoint of, in order; stale ones are skipped by their proposal state. */
   #clearQueue: number[] = [];
+  /** Deleted namespaces whose leases are not all gone from here yet. */
+  readonly #forgetting = new Set<NamespaceId>();
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -98,6 +100,8 @@ class Keeper implements SessionKeeper {
   forget(namespaceId: NamespaceId, max: number): readonly LeaseId[] {
     const slots = this.#table.slotsOf(namespaceId);
     if (slots === undefined) return [];
+    // Nothing positive is said about the others either, which are there until the next call.
+    this.#forgetting.add(namespaceId);
     const some: LeaseId[] = [];
     // The map may lose what it is asked for while it is walked.
     for (const [leaseId, slot] of slots) {
@@ -105,12 +109,14 @@ class Keeper implements SessionKeeper {
       some.push(leaseId);
       this.#ended(slot);
     }
+    if (some.length < max) this.#forgetting.delete(namespaceId);
     return some;
   }
 
   load(leases: Iterable<LeaseRecord>): void {
     assert(!this.#leading, "a leader's leases are not replaced");
     this.#table.clear();
+    this.#forgetting.clear();
     this.#wheel.reset(0);
     for (const { namespaceId, leaseId, ttlMs, checkpointMs } of leases) {
       const slot = this.#table.add(namespaceId, leaseId, ttlMs);
@@ -179,7 +185,7 @@ class Keeper implements SessionKeeper {
 
   remainingMs(namespaceId: NamespaceId, leaseId: LeaseId, nowMs: number): number | undefined {
     const slot = this.#table.slot(namespaceId, leaseId);
-    if (slot === undefined) return undefined;
+    if (slot === undefined || this.#forgetting.has(namespaceId)) return undefined;
     const ttlMs = this.#table.ttlMs[slot] ?? 0;
     const checkpointMs = this.#table.checkpointMs[slot] ?? 0;
     if (!this.#leading) return checkpointMs > 0 ? checkpointMs : ttlMs;

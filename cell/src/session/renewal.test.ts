@@ -264,3 +264,22 @@ describe("bounds", () => {
     assert.ok(microseconds < 50);
   });
 });
+
+describe("a namespace that is deleted", () => {
+  it("takes its leases along: nothing expires later, and a renewal that waits is told that they are gone", () => {
+    const member = leader();
+    member.grant(id(1), 1_000);
+    for (const n of [2, 3]) member.grant(id(n), 5_000);
+    member.grant(id(9), 5_000, 2);
+    member.tickUntil(1_200);
+    assert.deepEqual(member.expired, [id(1)]);
+    const answer = member.renew(id(1), id(2));
+    assert.equal(answer(), "none yet");
+    assert.deepEqual(member.keeper.forget(1, 2), [id(1), id(2)]);
+    assert.deepEqual(answer(), remaining(0, 0));
+    assert.deepEqual(member.keeper.forget(1, 2), [id(3)]);
+    assert.deepEqual(member.keeper.forget(1, 2), []);
+    member.tickUntil(20_000);
+    assert.deepEqual(member.expired, [id(1), id(9)]);
+  });
+});

@@ -457,3 +457,34 @@ describe("fan-out", () => {
     assert.ok(each < 2, `${each} ms a publication`);
   });
 });
+
+describe("a namespace that is deleted", () => {
+  it("cancels its watches in slices, whatever state they are in, and reads nothing for them any more", () => {
+    const world = new World();
+    for (let i = 0; i < 3; i++) world.put("a", "v", 2);
+    const synced = world.watch("a", { namespaceId: 2 });
+    const lagging = world.watch(prefix("a"), { ...start(2), namespaceId: 2 });
+    const full = world.watch("a", { namespaceId: 2 });
+    full.full = true;
+    world.put("a", "v", 2);
+    const other = world.watch("a");
+    const many = Array.from({ length: 1_500 }, () => world.watch("b", { namespaceId: 2 }));
+    const reads = world.historyReads;
+    world.hub.deleted(2, "team");
+    assert.ok([synced, lagging, full].every(({ ends }) => ends.length === 0));
+    full.handle!.resume();
+    world.settle();
+    const failure = {
+      code: "namespace-not-found",
+      outcome: "not-applied",
+      message: 'The namespace "team" was deleted.',
+    };
+    for (const sink of [synced, lagging, full, ...many]) {
+      assert.deepEqual(sink.ends, [{ kind: "cancelled", failure }]);
+    }
+    assert.equal(world.historyReads, reads);
+    assert.equal(world.hub.watchers, 1);
+    world.put("a");
+    assert.equal(other.texts.length, 1);
+  });
+});
