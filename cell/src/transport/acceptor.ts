@@ -46,7 +46,7 @@ export class Acceptor {
     this.#listener?.updateTls(tls);
   }
 
-  /** Stops listening; resolves when no accepted connection is left. */
+  /** Stops listening; resolves, at the latest, once no accepted connection is left. */
   async close(): Promise<void> {
     await this.#listener?.close();
   }

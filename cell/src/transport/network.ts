@@ -16,7 +16,7 @@ export interface PeerListener {
   readonly address: string;
   /** Renewed certificates, for connections to come. Only for a listener that was opened with TLS. */
   updateTls(tls: TransportTls): void;
-  /** Stops listening and ends what has not arrived yet; resolves when no accepted connection is left. */
+  /** Stops listening and ends what has not arrived yet; resolves, at the latest, once no accepted connection is left. */
   close(): Promise<void>;
 }
 

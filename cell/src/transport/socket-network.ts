@@ -1,7 +1,8 @@
 import { connect as connectPlain, createServer as createPlainServer, isIP } from "node:net";
 import type { Server, Socket } from "node:net";
 import { connect as connectTls, createServer as createTlsServer } from "node:tls";
-import type { PeerCertificate, Server as TlsServer, TLSSocket } from "node:tls";
+import type { ConnectionOptions, PeerCertificate, Server as TlsServer } from "node:tls";
+import { Seldom, TLS_HANDSHAKE_MS_MAX, secureContextOptions } from "@lockstep/gateway";
 import { formatAddress, isLoopback, parseAddress } from "./address.ts";
 import { TransportError } from "./errors.ts";
 import type { Arrival, PeerListener, PeerNetwork } from "./network.ts";
@@ -10,12 +11,13 @@ import { SocketConnection } from "./socket-connection.ts";
 import type { PeerCertificateNames } from "./types.ts";
 
 const SOCKETS_MAX = 1_024;
-const TLS_HANDSHAKE_MS_MAX = 5_000;
+/** Whoever keeps failing to shake hands is told of at most this often. */
+const FAILURES_TOLD_MS = 10_000;
 
 /** TCP between real machines, with TLS where the transport was given certificates. */
 export const SOCKET_NETWORK: PeerNetwork = {
   dial: (address, context, events) =>
-    new SocketConnection(connect(address, context.tls), true, context, events),
+    new SocketConnection(connect(address, context), true, context, events),
   listen: async (at, context, arrived) => {
     if (context.tls === undefined && !isLoopback(at.host)) {
       throw new TransportError(
@@ -29,11 +31,36 @@ export const SOCKET_NETWORK: PeerNetwork = {
   },
 };
 
-function connect(address: string, tls: TransportTls | undefined): Socket {
+function connect(address: string, { tls, handlers }: TransportContext): Socket {
   const { host, port } = parseAddress(address);
   if (tls === undefined) return connectPlain({ host, port });
-  // The name in the certificate is checked against the host; SNI knows no IP addresses.
-  return connectTls({ host, port, ...tls, ...(isIP(host) === 0 ? { servername: host } : {}) });
+  const socket = connectTls({
+    ...{ host, port },
+    ...secureContextOptions(tls),
+    // SNI knows no IP addresses.
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+    ...(handlers.recognise === undefined ? {} : recognising(handlers.recognise.bind(handlers, address))),
+  });
+  // Not even who is calling is told to somebody whose certificate was not looked at yet.
+  socket.cork();
+  socket.once("secureConnect", () => socket.uncork());
+  return socket;
+}
+
+/**
+ * Members know each other by the identity in their certificates, so the name that was dialled proves nothing more: only
+ * the holder of the key of member NAME of this cell gets past the check, wherever its address leads, and addresses
+ * between members come out of the replicated configuration, where a member may stand with an IP or behind a proxy.
+ */
+function recognising(
+  recognise: (certificate: PeerCertificateNames) => string | undefined,
+): Pick<ConnectionOptions, "checkServerIdentity"> {
+  return {
+    checkServerIdentity: (_host, certificate) => {
+      const reason = recognise(certificateNames(certificate));
+      return reason === undefined ? undefined : new Error(`not the member that was dialled: ${reason}`);
+    },
+  };
 }
 
 class SocketListener implements PeerListener {
@@ -44,10 +71,12 @@ class SocketListener implements PeerListener {
   #tlsServer: TlsServer | undefined;
   /** Raw sockets whose TLS handshake is not done. */
   readonly #shakingHands = new Set<Socket>();
+  readonly #failures: Seldom;
 
   constructor(context: TransportContext, arrived: (arrival: Arrival) => void) {
     this.#context = context;
     this.#arrived = arrived;
+    this.#failures = new Seldom(FAILURES_TOLD_MS, context.now);
     const { tls } = context;
     if (tls === undefined) this.#server = createPlainServer((socket) => this.#accept(socket, undefined));
     else this.#server = this.#tlsServer = this.#createTlsServer(tls);
@@ -73,7 +102,7 @@ class SocketListener implements PeerListener {
   }
 
   updateTls(tls: TransportTls): void {
-    this.#tlsServer?.setSecureContext({ ...tls, minVersion: "TLSv1.3" });
+    this.#tlsServer?.setSecureContext(secureContextOptions(tls));
   }
 
   close(): Promise<void> {
@@ -86,13 +115,12 @@ class SocketListener implements PeerListener {
   #createTlsServer(tls: TransportTls): TlsServer {
     const server = createTlsServer(
       {
-        ...tls,
+        ...secureContextOptions(tls),
         requestCert: true,
         rejectUnauthorized: true,
-        minVersion: "TLSv1.3",
         handshakeTimeout: TLS_HANDSHAKE_MS_MAX,
       },
-      (socket) => this.#accept(socket, certificateNames(socket)),
+      (socket) => this.#accept(socket, certificateNames(socket.getPeerCertificate())),
     );
     server.on("connection", (socket: Socket) => {
       this.#shakingHands.add(socket);
@@ -106,7 +134,12 @@ class SocketListener implements PeerListener {
       }
     });
     server.on("tlsClientError", (error) => {
-      this.#context.log("warn", "a peer connection failed in the TLS handshake", { reason: error.message });
+      this.#failures.say((unsaid) =>
+        this.#context.log("warn", "a peer connection failed in the TLS handshake", {
+          reason: error.message,
+          unsaid,
+        }),
+      );
     });
     return server;
   }
@@ -123,9 +156,8 @@ class SocketListener implements PeerListener {
   }
 }
 
-function certificateNames(socket: TLSSocket): PeerCertificateNames {
+function certificateNames(certificate: PeerCertificate): PeerCertificateNames {
   // A certificate may have no subject at all, whatever the types say.
-  const certificate = socket.getPeerCertificate();
   const subject = certificate.subject as PeerCertificate["subject"] | undefined;
   const name: string | string[] | undefined = subject?.CN;
   return {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Server, Socket } from "node:net";
 import { describe, it } from "node:test";
@@ -249,6 +250,35 @@ describe("the handshake", () => {
     assert.deepEqual(one.host.messagesReceived, []);
     const two = await members.start(2);
     await join(one, two);
+  });
+
+  it("is waited for on a bounded number of connections, and one that ends makes room", options, async () => {
+    await using members = new Members();
+    const one = await members.start(1, { bounds: { handshakesMax: 2 } });
+    const waiting = [dialByHand(one.transport.address), dialByHand(one.transport.address)];
+    await Promise.all(waiting.map(({ socket }) => once(socket, "connect")));
+    const refused = dialByHand(one.transport.address);
+    await until(() => refused.ended());
+    assert.deepEqual(
+      waiting.map(({ ended }) => ended()),
+      [false, false],
+    );
+    waiting[0]!.socket.destroy();
+    const hello = encodeHello({ cellId: CELL, memberId: id(2), incarnation: "life-2" }, id(1), "raft");
+    const shakeHands = (): ReturnType<typeof dialByHand> => {
+      const dialled = dialByHand(one.transport.address);
+      put(dialled.socket, hello);
+      return dialled;
+    };
+    let late = shakeHands();
+    await until(() => {
+      // The member may hear later of the end than of what comes after it.
+      if (late.ended() && late.frames.length === 0) late = shakeHands();
+      return late.frames.length > 0;
+    });
+    assert.deepEqual(decodeWelcome(late.frames[0]![1]), { ok: true, incarnation: "life-1" });
+    waiting[1]!.socket.destroy();
+    late.socket.destroy();
   });
 
   it("is cut after the silent time, even if bytes drip", options, async () => {

@@ -29,7 +29,13 @@ export type AdmissionVerdict =
   | { readonly ok: true }
   | {
       readonly ok: false;
-      readonly reason: "wrong-cell" | "wrong-member" | "wrong-incarnation" | "unknown-member" | "removed";
+      readonly reason:
+        | "wrong-cell"
+        | "wrong-member"
+        | "wrong-incarnation"
+        | "wrong-certificate"
+        | "unknown-member"
+        | "removed";
     };
 
 /** What members tell each other beside Raft. Small, sent on the Raft connection. */
@@ -65,6 +71,12 @@ export interface TransportHandlers {
     /** With TLS: the names in the certificate that the peer proved to own. */
     readonly certificate?: PeerCertificateNames;
   }): AdmissionVerdict;
+  /**
+   * With TLS: whether the certificate of whoever listens at `address` is that of a member that was to be dialled there.
+   * Its chain holds already. Absent: the certificate must name the host that was dialled.
+   * @returns why it is not
+   */
+  recognise?(address: string, certificate: PeerCertificateNames): string | undefined;
   /** All messages of one received chunk, in order: process them in one turn. */
   messages(from: MemberId, messages: readonly Message[]): void;
   notice(from: MemberId, notice: PeerNotice): void;

@@ -253,6 +253,40 @@ describe("admission", () => {
     assert.deepEqual([asked, one.transport.connected()], [2, [2]]);
   });
 
+  it("is asked by a paused member once it runs: its host took the connection on meanwhile", async () => {
+    const { world, start } = cell();
+    const one = await start(1);
+    const two = await start(2);
+    let asked = 0;
+    two.admit = () => {
+      asked += 1;
+      return { ok: true };
+    };
+    two.process.paused = true;
+    one.transport.setPeers([address(2)]);
+    await world.ms(1_000);
+    assert.deepEqual([asked, one.heard, one.transport.connected()], [0, [], []]);
+    two.process.resume();
+    await world.ms(SOON_MS);
+    assert.deepEqual([asked, one.transport.connected()], [2, [2]]);
+  });
+
+  it("is not asked for more strangers at once than the bound", async () => {
+    const { world, start } = cell();
+    const one = await start(1);
+    const two = await start(2, { bounds: { handshakesMax: 1 } });
+    one.transport.setPeers([address(2)]);
+    await world.ms(10);
+    // Of two that arrive together the second is turned away, and comes again.
+    assert.deepEqual([one.transport.connected(), two.heard, one.heard], [[2], [], []]);
+    const answers: unknown[] = [];
+    one.transport.request(member(2), Buffer.from("q"), 1_000, (body) => answers.push(body));
+    await world.ms(SOON_MS);
+    one.transport.request(member(2), Buffer.from("q"), 1_000, (body) => answers.push(body));
+    await world.ms(SOON_MS);
+    assert.deepEqual([answers[0], typeof answers[1]], ["unsent", "object"]);
+  });
+
   it("is asked again for those that are in when the peers change", async () => {
     const { world, start } = cell();
     const one = await start(1);
