@@ -64,7 +64,7 @@ export async function generateTypes(definitions: readonly Definition[]): Promise
     properties: Object.fromEntries([...named.keys()].map((name) => [name, reference(name)])),
   };
   const text = await compile(root, "GeneratedRoot", { bannerComment: BANNER, format: false });
-  return format(readonly(text), { parser: "typescript", printWidth: 110, trailingComma: "all" });
+  return format(readonly(oneLineComments(text)), { parser: "typescript", printWidth: 110, trailingComma: "all" });
 }
 
 function reference(name: string): JSONSchema {
@@ -142,6 +142,10 @@ function describe(schema: Schema): string {
 /** Whether a default is a value for people to read; an object is there only to carry those of its fields. */
 export function isScalar(value: unknown): value is string | number | boolean {
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean";
+}
+
+function oneLineComments(text: string): string {
+  return text.replace(/\/\*\*\n *\* (.*)\n *\*\//g, "/** $1 */");
 }
 
 /** Everything that is read is frozen. The root type, which only holds the others together, goes. */
