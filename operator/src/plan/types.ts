@@ -20,7 +20,9 @@ export interface PodView {
   readonly node: string | undefined;
   readonly ready: boolean;
   readonly terminating: boolean;
-  /** Hash of the wanted pod that it was made from (annotation). */
+  /** How it starts its member (annotation). */
+  readonly start: PodMode["kind"];
+  /** Hash of the wanted pod that it was made from (annotation); {@link PodMode} and labels are no part of it. */
   readonly specHash: string;
   readonly image: string;
   readonly createdAtMs: number;
@@ -79,7 +81,7 @@ export interface Observation {
   readonly nodes: readonly NodeView[];
   /** Not finished ones, oldest first. */
   readonly requests: readonly CellOperation[];
-  /** `NAMESPACE/NAME` of our Namespaces that name this cell. */
+  /** `NAMESPACE/NAME` of our Namespaces that name this cell and are not being deleted themselves. */
   readonly tenants: readonly string[];
   /** The Kubernetes namespace is being deleted. */
   readonly namespaceTerminating: boolean;
@@ -116,10 +118,10 @@ export type Action =
     }
   | { readonly kind: "create-claim"; readonly member: string }
   | { readonly kind: "grow-claim"; readonly member: string; readonly size: string }
-  | { readonly kind: "create-pod"; readonly member: string; readonly mode: PodMode }
+  | { readonly kind: "create-pod"; readonly member: string; readonly mode: PodMode; readonly role: PodRole }
   /** Gracefully: the member hands leadership over first. */
   | { readonly kind: "delete-pod"; readonly member: string; readonly uid: string; readonly why: string }
-  | { readonly kind: "label-pod"; readonly member: string; readonly labels: Readonly<Record<string, string>> }
+  | { readonly kind: "label-pod"; readonly member: string; readonly uid: string; readonly role: PodRole }
   /** Deletes the CellMember; its finalizer waits for `release-member`. */
   | { readonly kind: "delete-member"; readonly member: string; readonly uid: string }
   /** Takes the finalizer off: the cell's configuration, on a majority, does not have it any more (or the whole cell goes). */
@@ -143,14 +145,26 @@ export type Action =
 /** How a new pod starts its member. */
 export type PodMode =
   | { readonly kind: "bootstrap" }
+  /** Names of members of the cell to ask. */
   | { readonly kind: "join"; readonly targets: readonly string[] }
+  /** Only what the volume holds: on an empty one it does not start. */
   | { readonly kind: "existing" }
+  /** Makes a new cell of one voter from the volume, if that still belongs to `cellId`; otherwise as `existing`. */
   | { readonly kind: "recover"; readonly newName: string; readonly cellId: string };
+
+/** Pod label that the PodDisruptionBudget and the client Service select by. */
+export const ROLE_LABEL = "lockstep.dev/role";
+/** `former`: no member of the cell (any more, or not yet). */
+export type PodRole = "voter" | "learner" | "former";
 
 export interface Decision {
   /** What to do now; undefined: nothing. */
   readonly action: Action | undefined;
-  /** Status as it is to be, whole; conditions' transition times are settled by the caller. Written before the action. */
+  /**
+   * Status as it is to be, whole; conditions' transition times are settled already. Applied with the resourceVersion of
+   * the observed cell before the action, even when nothing in it changed: a conflict says that the observation is old,
+   * and then the action is not done.
+   */
   readonly status: CoordinationCellStatus;
   /** Told as Kubernetes events, once each. */
   readonly events: readonly PlannedEvent[];

@@ -1,0 +1,211 @@
+/**
+ * The order of the rules: the first that has something to say decides. One action at most comes out.
+ *
+ *  1. The cell or its Kubernetes namespace is being deleted: let everything go.
+ *  2. Paused: nothing is changed.
+ *  3. Recovery that a person asked for, begun or to be begun.
+ *  4. Another cell answers than ours: nothing is changed.
+ *  5. The cell's id is written down.
+ *  6. Claims that must grow: a full disk must not wait for a healthy member.
+ *  7. Certificates that are missing, then shared objects (Services, PodDisruptionBudget): pods need them.
+ *  8. Pods and claims of members that are missing or ended: on their own volumes, safe without a quorum.
+ *  9. The first voter, if the cell is not founded.
+ * 10. Nobody can prove what is current: nothing more.
+ * 11. A joint configuration: it is left by the cell itself; wait.
+ * 12. Role labels, then members that are none any more and learners that nobody wants.
+ * 13. The operation under way.
+ * 14. Clients are admitted; requests whose operation ended are answered.
+ * 15. Something to begin: shrinking, a replacement, a sick member's restart, growth, requests, a roll, a slow disk,
+ *     certificates, the format version.
+ */
+import type { CoordinationCellStatus, OperationStatus } from "../api/types.ts";
+import { dropLeftovers } from "./cleanup.ts";
+import { conditionsOf, phaseOf } from "./conditions.ts";
+import { foundCell, learnCellId } from "./create.ts";
+import { deleteCell } from "./deletion.ts";
+import { factsOf } from "./facts.ts";
+import type { Facts } from "./facts.ts";
+import type { Outcome, Rule } from "./outcome.ts";
+import { growClaims, keepPods, labelPods } from "./pods.ts";
+import { admitClients, keepShared } from "./protection.ts";
+import { reconfigure } from "./reconfigure.ts";
+import { recover } from "./recover.ts";
+import { answerRequests, startRequest, transfer } from "./requests.ts";
+import { outdatedMembers, roll, startRoll } from "./roll.ts";
+import { explainReplace, startReplace, startResize, startSlowDisk } from "./start.ts";
+import { summarize } from "./summary.ts";
+import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
+import type { Decision, Observation } from "./types.ts";
+
+const RULES: readonly Rule[] = [
+  deleteCell,
+  paused,
+  recover,
+  strangeCell,
+  learnCellId,
+  growClaims,
+  issueCertificates,
+  keepShared,
+  keepPods,
+  foundCell,
+  blind,
+  joint,
+  labelPods,
+  dropLeftovers,
+  reconfigure,
+  roll,
+  transfer,
+  admitClients,
+  answerRequests,
+  startShrink,
+  startReplace,
+  startSickRoll,
+  startResize,
+  startRequest,
+  startRoll,
+  startSlowDisk,
+  rotateCertificates,
+  raiseFormat,
+  explainReplace,
+];
+
+/** Decides what to do next. Pure: the same observation gives the same decision. */
+export function plan(observation: Observation): Decision {
+  const facts = factsOf(observation);
+  const outcome = decide(facts);
+  const status = statusOf(facts, outcome);
+  return {
+    action: outcome.action,
+    status,
+    events: outcome.events ?? [],
+    lookAgainMs: outcome.lookAgainMs ?? restlessness(facts),
+  };
+}
+
+/** A rule that only waits for what cannot be begun does not hold up those after it. */
+function decide(facts: Facts): Outcome {
+  let waiting: Outcome | undefined;
+  for (const rule of RULES) {
+    const outcome = rule(facts);
+    if (outcome === undefined) continue;
+    const isPatient =
+      PATIENT_RULES.has(rule) && outcome.action === undefined && outcome.operation === undefined;
+    if (!isPatient) {
+      return waiting?.stalled === undefined || outcome.stalled !== undefined
+        ? outcome
+        : { ...outcome, stalled: waiting.stalled };
+    }
+    waiting ??= outcome;
+  }
+  return waiting ?? {};
+}
+
+const PATIENT_RULES: ReadonlySet<Rule> = new Set([
+  startShrink,
+  startSickRoll,
+  startResize,
+  startRequest,
+  startRoll,
+]);
+
+function statusOf(facts: Facts, outcome: Outcome): CoordinationCellStatus {
+  const { previous, configuration, cell } = facts;
+  const operation: OperationStatus | undefined =
+    outcome.operation === undefined ? facts.operation : (outcome.operation ?? undefined);
+  const situation = { facts, outcome, operation };
+  const conditions = conditionsOf(situation);
+  const { operation: _ended, ...rest } = previous;
+  const voters = facts.voters.filter(({ kind }) => kind === "voter");
+  const zones = [...new Set(voters.flatMap(({ zone }) => zone ?? []))].sort();
+  return {
+    ...rest,
+    ...(cell.metadata.generation === undefined ? {} : { observedGeneration: cell.metadata.generation }),
+    ...(configuration === undefined
+      ? { readyVoters: 0, readiness: `0/${String(facts.spec.voters)}` }
+      : {
+          voters: voters.length,
+          readyVoters: voters.filter(({ healthy }) => healthy).length,
+          readiness: `${String(voters.filter(({ healthy }) => healthy).length)}/${String(facts.spec.voters)}`,
+          zones,
+          leader: facts.leader?.name ?? "",
+        }),
+    ...(facts.leader?.status === undefined
+      ? {}
+      : { version: facts.leader.status.version, formatVersion: facts.leader.status.formatVersion }),
+    members: summarize(facts),
+    ...outcome.patch,
+    ...(operation === undefined ? {} : { operation }),
+    phase: phaseOf(situation, conditions),
+    conditions,
+  };
+}
+
+function restlessness(facts: Facts): number | undefined {
+  if (facts.operation !== undefined) return BUSY_LOOK_MS;
+  const isWell = facts.configuration !== undefined && facts.voters.every(({ healthy }) => healthy);
+  return isWell ? undefined : SICK_LOOK_MS;
+}
+
+function paused(facts: Facts): Outcome | undefined {
+  if (facts.spec.paused !== true) return undefined;
+  return { waiting: { reason: "Paused", message: "spec.paused is true." } };
+}
+
+function strangeCell(facts: Facts): Outcome | undefined {
+  const { strangeCellId, previous } = facts;
+  if (strangeCellId === undefined) return undefined;
+  const message = `The members answer as cell ${strangeCellId}, and this one is ${previous.cellId ?? ""}. Nothing is changed. Find out where that cell came from; if it is right, delete this object's status.cellId.`;
+  return { stalled: { reason: "CellIdMismatch", message }, lookAgainMs: SICK_LOOK_MS };
+}
+
+function issueCertificates(facts: Facts): Outcome | undefined {
+  if (facts.o.certificates.due !== "issue" || facts.o.namespaceTerminating) return undefined;
+  return { action: { kind: "advance-certificates" }, lookAgainMs: BUSY_LOOK_MS };
+}
+
+function rotateCertificates(facts: Facts): Outcome | undefined {
+  if (facts.o.certificates.due === undefined) return undefined;
+  return { action: { kind: "advance-certificates" }, lookAgainMs: BUSY_LOOK_MS };
+}
+
+function blind(facts: Facts): Outcome | undefined {
+  if (facts.configuration !== undefined) return undefined;
+  return { lookAgainMs: SICK_LOOK_MS };
+}
+
+function joint(facts: Facts): Outcome | undefined {
+  if (facts.configuration?.joint !== true) return undefined;
+  const message =
+    "The cell is between two configurations; it leaves by itself as soon as a majority of both answers.";
+  return { waiting: { reason: "JointConfiguration", message }, lookAgainMs: BUSY_LOOK_MS };
+}
+
+function startShrink(facts: Facts): Outcome | undefined {
+  return facts.voters.length > facts.spec.voters ? startResize(facts) : undefined;
+}
+
+function startSickRoll(facts: Facts): Outcome | undefined {
+  return outdatedMembers(facts).some(({ healthy }) => !healthy) ? startRoll(facts) : undefined;
+}
+
+/** Last of all, when every member can apply the newer format: there is no way back. */
+function raiseFormat(facts: Facts): Outcome | undefined {
+  const { configuration, leader } = facts;
+  const members = facts.members.filter(({ kind }) => kind !== undefined);
+  if (configuration === undefined || leader?.status === undefined) return undefined;
+  if (members.some(({ healthy, outdated }) => !healthy || outdated)) return undefined;
+  const version = Math.min(...members.map(({ status }) => status?.formatVersionMax ?? 0));
+  if (version <= leader.status.formatVersion) return undefined;
+  return {
+    action: { kind: "raise-format", version, plannedOn: configuration.configurationIndex },
+    events: [
+      {
+        type: "Normal",
+        reason: "RaisingFormat",
+        message: `All members apply format ${String(version)}; images that do not are refused from now on.`,
+      },
+    ],
+    waiting: { reason: "RaisingFormat", message: `The format version becomes ${String(version)}.` },
+    lookAgainMs: BUSY_LOOK_MS,
+  };
+}

@@ -1,0 +1,86 @@
+/** Members as the status shows them; what is not seen now stays as it was last seen. */
+import type { CellMemberStatus, MemberSummary } from "../api/types.ts";
+import type { Facts, MemberFacts } from "./facts.ts";
+import { toStamp } from "./time.ts";
+
+export function summarize(facts: Facts): readonly MemberSummary[] {
+  return facts.members.map((member) => summarizeMember(facts, member));
+}
+
+function summarizeMember(facts: Facts, member: MemberFacts): MemberSummary {
+  const before = facts.previous.members?.find(({ name }) => name === member.name);
+  const trouble = messageOf(facts, member);
+  return {
+    name: member.name,
+    ...optional("id", member.id),
+    role: roleOf(facts, member, before),
+    ...(member.isLeader ? { leader: true } : {}),
+    ...optional("zone", member.zone),
+    ...optional("node", member.host),
+    ready: member.healthy,
+    ...optional("lag", roundLag(member.lag)),
+    ...optional("version", member.status?.version ?? before?.version),
+    ...(member.lostSinceMs === undefined ? {} : { lostSince: toStamp(member.lostSinceMs) }),
+    ...(member.slowSinceMs === undefined ? {} : { slowSince: toStamp(member.slowSinceMs) }),
+    ...optional("message", trouble),
+  };
+}
+
+function optional<K extends string, V>(key: K, value: V | undefined): Partial<Record<K, V>> {
+  return value === undefined ? {} : ({ [key]: value } as Partial<Record<K, V>>);
+}
+
+/** A few entries of lag are the cell's normal breath: they are no reason to write the status again and again. */
+function roundLag(lag: number | undefined): number | undefined {
+  if (lag === undefined || lag < 100) return lag === undefined ? undefined : 0;
+  return Math.ceil(lag / 1_000) * 1_000;
+}
+
+function roleOf(facts: Facts, member: MemberFacts, before: MemberSummary | undefined): MemberSummary["role"] {
+  if (facts.configuration === undefined) return before?.role ?? "Joining";
+  switch (member.kind) {
+    case "voter":
+      return "Voter";
+    case "learner":
+      return "Learner";
+    case "leaving":
+      return "Leaving";
+    case undefined:
+      // Whether it ever voted decides what becomes of its volume.
+      return before === undefined || before.role === "Joining" || before.role === "Learner"
+        ? (before?.role ?? "Joining")
+        : "Gone";
+  }
+}
+
+function messageOf(facts: Facts, member: MemberFacts): string | undefined {
+  const { view } = member;
+  const trouble = view.pod?.trouble ?? view.claim?.trouble;
+  if (trouble !== undefined) return trouble.message;
+  if (view.status !== undefined && member.status === undefined) {
+    return "What answers here is another cell, or another disk, than this member's.";
+  }
+  if (view.node === "gone") return "Its node is gone.";
+  if (member.lostSinceMs !== undefined) return "The leader does not hear of it.";
+  if (member.id !== undefined && view.claim === undefined) return "Its PersistentVolumeClaim is gone.";
+  if (facts.configuration !== undefined && member.kind !== undefined && member.status === undefined) {
+    return "It does not answer.";
+  }
+  return member.status?.ready === false ? member.status.notReady : undefined;
+}
+
+/** Status of a CellMember object, as the caller writes it. `id` is kept once it is known: names are not used twice. */
+export function memberStatusOf(facts: Facts, member: MemberFacts): CellMemberStatus {
+  const summary = summarizeMember(facts, member);
+  const cellId = member.kind === undefined ? member.object?.status?.cellId : facts.configuration?.cellId;
+  return {
+    ...optional("observedGeneration", member.object?.metadata.generation),
+    ...optional("memberId", member.id),
+    ...optional("cellId", cellId ?? member.object?.status?.cellId),
+    role: summary.role,
+    ...optional("zone", summary.zone),
+    ...optional("node", summary.node),
+    ready: summary.ready,
+    ...optional("message", summary.message),
+  };
+}

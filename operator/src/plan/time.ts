@@ -1,0 +1,48 @@
+/** Time as values: RFC 3339 stamps and durations of the API, in milliseconds. Nothing here reads a clock. */
+
+/** How long incoming members must stay caught up before they are promoted. */
+export const SETTLE_MS = 5_000;
+/** An operation that may still be cancelled is, when nothing moved for so long. */
+export const PROGRESS_DEADLINE_MS = 10 * 60_000;
+/** At most one automatic replacement per cell in this time. */
+export const AUTOMATIC_REPLACEMENT_EVERY_MS = 60 * 60_000;
+/** A member that the leader has not heard of for longer is counted as silent. */
+export const SILENT_MS = 3_000;
+/** Quorum that is not seen for longer does not come back by itself: a person is asked. */
+export const QUORUM_LOST_MS = 5 * 60_000;
+/** A recovery waits so long for the quorum to come back: a moment's silence must not end a cell. */
+export const RECOVERY_PATIENCE_MS = 60_000;
+/** Certificates that end sooner are a warning. */
+export const CERTIFICATE_WARNING_MS = 24 * 60 * 60_000;
+/** Looking again while something is under way. */
+export const BUSY_LOOK_MS = 1_000;
+/** Looking again while something is wrong. */
+export const SICK_LOOK_MS = 5_000;
+
+const BACKOFF_MS_MIN = 30_000;
+const BACKOFF_MS_MAX = 30 * 60_000;
+
+/** Wait before the next try after `attempt` (from 1) was aborted. */
+export function backoffMs(attempt: number): number {
+  return Math.min(BACKOFF_MS_MAX, BACKOFF_MS_MIN * 2 ** (Math.min(attempt, 16) - 1));
+}
+
+export function toStamp(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** @returns undefined for what is absent or no date. */
+export function fromStamp(stamp: string | undefined): number | undefined {
+  if (stamp === undefined) return undefined;
+  const ms = Date.parse(stamp);
+  return Number.isNaN(ms) ? undefined : ms;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
+
+/** Reads `1h30m`, `10m`, `500ms`. @returns undefined for what is no duration. */
+export function parseDuration(text: string): number | undefined {
+  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
+  if (parts.length === 0 || parts.map((part) => part[0]).join("") !== text) return undefined;
+  return parts.reduce((sum, part) => sum + Number(part[1]) * (UNIT_MS[part[2] ?? ""] ?? 0), 0);
+}
