@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// Starts the CLI on whatever Node runs this file (20 or newer). The program itself is TypeScript that Node runs
-// directly from 22.18 on; an older Node hands over to the one that the repository installs.
+// Starts the CLI on whatever Node runs this file (20 or newer). In the repository the program is TypeScript that Node
+// runs directly from 22.18 on (an older Node hands over to the one that the repository installs); in a package, JavaScript.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import module from "node:module";
@@ -24,7 +24,8 @@ if (major > 22 || (major === 22 && minor >= 18)) {
   // Compiled code is kept beside what was installed (never in a folder that others may write): a start then takes a
   // quarter of the time. Where that folder cannot be written, Node goes without.
   if (modules !== undefined) module.enableCompileCache(join(modules, ".cache", "lockstep"));
-  await import(new URL("../src/main.ts", import.meta.url).href);
+  const source = new URL("../src/main.ts", import.meta.url);
+  await import(existsSync(source) ? source.href : new URL("../dist/main.js", import.meta.url).href);
 } else if (modules === undefined) {
   process.stderr.write(
     `lockstep needs Node 22.18 or newer; this is ${process.versions.node}, and no other was found in node_modules.\n` +

@@ -1,0 +1,199 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { productionClosure, type Lockfile } from "./closure.ts";
+import { compileText, compileWorkspace, filesBelow, isShipped } from "./compile.ts";
+import { assembleImage, isNeeded, workspacesOf } from "./image.ts";
+import { shippedManifest } from "./packages.ts";
+
+const root = join(import.meta.dirname, "../..");
+const scratch = mkdtempSync(join(tmpdir(), "lockstep-build-"));
+after(() => rmSync(scratch, { recursive: true }));
+
+describe("compiling", () => {
+  it("relative imports name the compiled files, packages stay, types go", () => {
+    const { js, declarations } = compileText(
+      "x.ts",
+      'import { a } from "./a.ts";\nimport type { B } from "./b.ts";\nimport c from "@lockstep/proto";\n' +
+        'export const f = (b: B): unknown => [a, c, b, import("./d.ts")];\n',
+      { declarations: true },
+    );
+    assert.match(js, /^import { a } from "\.\/a\.js";\nimport c from "@lockstep\/proto";\n/);
+    assert.match(js, /import\("\.\/d\.js"\)/);
+    assert.doesNotMatch(js, /b\.ts|b\.js/);
+    assert.match(declarations ?? "", /export declare const f: \(b: B\) => unknown;/);
+  });
+
+  it("what a lone file cannot declare is refused with the file's name", () => {
+    assert.throws(
+      () =>
+        compileText("cell/src/x.ts", "export const f = (a: string) => a.length + 1;", { declarations: true }),
+      {
+        message: /^cell\/src\/x\.ts: /,
+      },
+    );
+  });
+
+  it("tests and what serves them are not shipped", () => {
+    assert.deepEqual(
+      ["a.ts", "a.test.ts", "testing/a.ts", "b/testing/a.ts", "testdata/a.ts", "a.d.ts", "a.md"].filter(
+        isShipped,
+      ),
+      ["a.ts"],
+    );
+  });
+
+  it("only changed sources are compiled again, and what lost its source goes", () => {
+    const source = join(scratch, "repository/w/src");
+    mkdirSync(source, { recursive: true });
+    writeFileSync(join(source, "a.ts"), "export const a = 1;\n");
+    writeFileSync(join(source, "b.ts"), "export const b = 1;\n");
+    const compile = (): number => compileWorkspace(join(scratch, "repository"), "w", { declarations: true });
+    assert.equal(compile(), 2);
+    assert.equal(compile(), 0);
+    writeFileSync(join(source, "a.ts"), "export const a = 2;\n");
+    rmSync(join(source, "b.ts"));
+    assert.equal(compile(), 1);
+    assert.deepEqual(filesBelow(join(scratch, "repository/w/dist")), ["a.d.ts", "a.js"]);
+  });
+
+  it("a shipped file may not import one that is not", () => {
+    const source = join(scratch, "bad/w/src");
+    mkdirSync(join(source, "testing"), { recursive: true });
+    writeFileSync(join(source, "a.ts"), 'import "./testing/b.ts";\n');
+    writeFileSync(join(source, "testing/b.ts"), "export {};\n");
+    assert.throws(
+      () => compileWorkspace(join(scratch, "bad"), "w", { declarations: false }),
+      /a\.js imports \.\/testing\/b\.js/,
+    );
+  });
+});
+
+describe("a package's manifest", () => {
+  const manifest = {
+    name: "@lockstep/x",
+    version: "1.0.0",
+    private: true,
+    scripts: { build: "x" },
+    devDependencies: { typescript: "1" },
+    exports: { ".": "./src/index.ts", "./testing": "./src/testing/x.ts" },
+  };
+
+  it("exports compiled files, and of those only what is shipped", () => {
+    assert.deepEqual(
+      shippedManifest(manifest, (file) => file === "dist/index.js"),
+      {
+        name: "@lockstep/x",
+        version: "1.0.0",
+        exports: { ".": { types: "./dist/index.d.ts", default: "./dist/index.js" } },
+        files: ["dist"],
+      },
+    );
+  });
+
+  it("an export from elsewhere is refused: it would be missing from the package", () => {
+    assert.throws(
+      () => shippedManifest({ ...manifest, exports: { ".": "./other.js" } }, () => true),
+      /exports \./,
+    );
+  });
+});
+
+describe("what an image needs", () => {
+  const lockfile: Lockfile = {
+    packages: {
+      w: { dependencies: { a: "1", "@types/a": "1", v: "1" } },
+      v: { dependencies: { b: "2" } },
+      other: { dependencies: { unused: "1" } },
+      "node_modules/v": { link: true, resolved: "v" },
+      "node_modules/a": {
+        dependencies: { b: "1" },
+        optionalDependencies: { absent: "1" },
+        peerDependencies: { p: "1", q: "1" },
+        peerDependenciesMeta: { q: { optional: true } },
+      },
+      "node_modules/a/node_modules/b": {},
+      "node_modules/b": {},
+      "node_modules/p": {},
+      "node_modules/q": {},
+      "node_modules/@types/a": {},
+      "node_modules/unused": {},
+    },
+  };
+
+  it("follows production dependencies as Node would find them", () => {
+    assert.deepEqual(productionClosure(lockfile, ["w"], [/^@types\//]), {
+      workspaces: ["v", "w"],
+      packages: ["node_modules/a", "node_modules/a/node_modules/b", "node_modules/b", "node_modules/p"],
+    });
+  });
+
+  it("what the lockfile lacks, or has below a workspace, is an error", () => {
+    const lacking: Lockfile = { packages: { w: { dependencies: { a: "1" } } } };
+    assert.throws(() => productionClosure(lacking, ["w"]), /has no a, which w needs/);
+    const below: Lockfile = { packages: { ...lacking.packages, "w/node_modules/a": {} } };
+    assert.throws(() => productionClosure(below, ["w"]), /below a workspace/);
+  });
+
+  it("licences stay; declarations, maps, documentation, native sources and other platforms' binaries go", () => {
+    const here = `${process.platform}-${process.arch}`;
+    const files = [
+      "index.js",
+      "a.json",
+      "LICENSE.md",
+      `prebuilds/${here}/x.node`,
+      "lib/test/a.js",
+      "lib/docs/a.js",
+    ];
+    const idle = [
+      "a.d.ts",
+      "a.js.map",
+      "README.md",
+      "test/a.js",
+      "prebuilds/plan9-vax/x.node",
+      "deps/a.c",
+      "x.cc",
+    ];
+    assert.deepEqual(
+      [...files, ...idle].filter((file) =>
+        file.split("/").every((_, i, parts) => isNeeded(parts.slice(0, i + 1).join("/"))),
+      ),
+      files,
+    );
+  });
+});
+
+describe("the cell's image", () => {
+  const folder = join(scratch, "cell");
+
+  it("holds the program, its tools and nothing for development, and starts", () => {
+    for (const workspace of workspacesOf(root, "cell"))
+      compileWorkspace(root, workspace, { declarations: false });
+    assembleImage(root, "cell", folder);
+    const files = filesBelow(folder);
+    assert.deepEqual(
+      files.filter((file) => /\.[cm]?ts$|\.map$|\.test\./.test(file)),
+      [],
+    );
+    for (const name of ["typescript", "eslint", "prebuildify", "@types", "@kubernetes"]) {
+      assert.ok(!existsSync(join(folder, "node_modules", name)), name);
+    }
+    assert.ok(files.includes("node_modules/@lockstep/gateway/openapi.yaml"));
+    const run = (...args: readonly string[]): string =>
+      spawnSync(process.execPath, args, { cwd: scratch, encoding: "utf8" }).stdout;
+    assert.match(run(join(folder, "dist/main.js"), "member", "--help"), /^Usage: lockstep-cell member/);
+    assert.match(run(join(folder, "bin/lockstep"), "--help"), /^Usage: lockstep /);
+  });
+
+  it("loads the native store", () => {
+    const result = spawnSync(process.execPath, ["-e", 'require("@nxtedition/rocksdb")'], { cwd: folder });
+    assert.equal(result.status, 0, result.stderr.toString());
+  });
+
+  it("commands name Node by the path that images have, because there need be no env", () => {
+    assert.match(readFileSync(join(folder, "bin/lockstep"), "utf8"), /^#!\/usr\/local\/bin\/node\n/);
+  });
+});

@@ -1,0 +1,139 @@
+// One workspace's sources as JavaScript and declarations, file by file: `isolatedModules` and `isolatedDeclarations`
+// promise that no file needs another one for that.
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import ts from "typescript";
+
+const OPTIONS: ts.CompilerOptions = {
+  target: ts.ScriptTarget.ES2024,
+  // Packages are `"type": "module"`; a lone file does not see that, so it is said here.
+  module: ts.ModuleKind.ESNext,
+  moduleDetection: ts.ModuleDetectionKind.Force,
+  verbatimModuleSyntax: true,
+  rewriteRelativeImportExtensions: true,
+  newLine: ts.NewLineKind.LineFeed,
+};
+
+/** Tests and what only tests import are not shipped. */
+export function isShipped(file: string): boolean {
+  return (
+    file.endsWith(".ts") &&
+    !file.endsWith(".d.ts") &&
+    !file.endsWith(".test.ts") &&
+    !/(^|\/)(testing|testdata)\//.test(file)
+  );
+}
+
+/** Declarations are for packages; they take most of the time, and an image has no use for them. */
+export interface CompileOptions {
+  readonly declarations: boolean;
+}
+
+export interface Compiled {
+  readonly js: string;
+  /** Absent: not asked for. */
+  readonly declarations?: string;
+}
+
+/** The same text as JavaScript and as a declaration file. Throws an Error that names what is wrong with the source. */
+export function compileText(file: string, text: string, options: CompileOptions): Compiled {
+  const common = { fileName: file, reportDiagnostics: true };
+  const js = ts.transpileModule(text, { ...common, compilerOptions: OPTIONS });
+  refuseProblems(file, js);
+  if (!options.declarations) return { js: js.outputText };
+  const declarations = ts.transpileDeclaration(text, {
+    ...common,
+    compilerOptions: { ...OPTIONS, isolatedDeclarations: true, declaration: true },
+  });
+  refuseProblems(file, declarations);
+  return { js: js.outputText, declarations: declarations.outputText };
+}
+
+function refuseProblems(file: string, { diagnostics = [] }: ts.TranspileOutput): void {
+  const [problem] = diagnostics;
+  if (problem !== undefined) {
+    throw new Error(`${file}: ${ts.flattenDiagnosticMessageText(problem.messageText, " ")}`);
+  }
+}
+
+/**
+ * Compiles `workspace/src` into `workspace/dist` and takes out of it what is no source's any more. A source whose text
+ * was compiled before is not compiled again. @returns how many were.
+ */
+export function compileWorkspace(root: string, workspace: string, options: CompileOptions): number {
+  const source = join(root, workspace, "src");
+  const target = join(root, workspace, "dist");
+  const earlier = readHashes(root, workspace);
+  const hashes: Record<string, string> = {};
+  const wanted = new Set<string>();
+  let compiled = 0;
+  for (const file of filesBelow(source).filter(isShipped)) {
+    const text = readFileSync(join(source, file), "utf8");
+    const stem = file.slice(0, -".ts".length);
+    const js = join(target, `${stem}.js`);
+    const declarations = join(target, `${stem}.d.ts`);
+    wanted.add(`${stem}.js`).add(`${stem}.d.ts`);
+    const hash = hashOf(text);
+    hashes[file] = hash;
+    const there = existsSync(js) && (existsSync(declarations) || !options.declarations);
+    if (earlier[file] === hash && there) continue;
+    const output = compileText(join(workspace, "src", file), text, options);
+    mkdirSync(dirname(js), { recursive: true });
+    writeFileSync(js, output.js);
+    if (output.declarations === undefined) rmSync(declarations, { force: true });
+    else writeFileSync(declarations, output.declarations);
+    compiled += 1;
+  }
+  for (const file of existsSync(target) ? filesBelow(target) : []) {
+    if (!wanted.has(file)) rmSync(join(target, file));
+  }
+  requireWholeImports(target);
+  writeHashes(root, workspace, hashes);
+  return compiled;
+}
+
+const cacheFile = (root: string, workspace: string): string =>
+  join(root, "node_modules/.cache/lockstep-build", `${workspace}.json`);
+
+/** Another compiler, or another way to call it, is another hash of every source. */
+const COMPILER = `${ts.version}\n${readFileSync(import.meta.filename, "utf8")}`;
+
+function hashOf(text: string): string {
+  return createHash("sha256").update(COMPILER).update("\0").update(text).digest("hex");
+}
+
+/** By file; empty when there are none. A cache that cannot be read is as good as none. */
+function readHashes(root: string, workspace: string): Readonly<Record<string, string>> {
+  try {
+    return JSON.parse(readFileSync(cacheFile(root, workspace), "utf8")) as Record<string, string>;
+  } catch {
+    return {};
+  }
+}
+
+function writeHashes(root: string, workspace: string, hashes: Readonly<Record<string, string>>): void {
+  const file = cacheFile(root, workspace);
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, JSON.stringify(hashes));
+}
+
+/** A shipped file that imports one that is not would be found out only where it is run. */
+function requireWholeImports(folder: string): void {
+  for (const file of filesBelow(folder).filter((name) => name.endsWith(".js"))) {
+    const { importedFiles } = ts.preProcessFile(readFileSync(join(folder, file), "utf8"), true, true);
+    for (const { fileName } of importedFiles) {
+      if (fileName.startsWith(".") && !existsSync(join(folder, dirname(file), fileName))) {
+        throw new Error(`${join(folder, file)} imports ${fileName}, which is not shipped`);
+      }
+    }
+  }
+}
+
+/** Relative paths of all files, sorted. */
+export function filesBelow(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
+    .sort();
+}
