@@ -8,7 +8,7 @@ export const LABEL = {
   member: "lockstep.dev/member",
   /** voter, learner or former: what the PodDisruptionBudget and the client Service select by. */
   role: "lockstep.dev/role",
-  /** "true" once clients may be served. */
+  /** On no object, only in the selector of a client Service that is to select nothing yet. */
   admitted: "lockstep.dev/admitted",
   name: "app.kubernetes.io/name",
   instance: "app.kubernetes.io/instance",
@@ -70,9 +70,12 @@ export function voterSelector(cell: CellIdentity): Labels {
   return { ...memberSelector(cell), [LABEL.role]: "voter" };
 }
 
-/** Selects the Pods that applications may be sent to. */
-export function clientSelector(cell: CellIdentity): Labels {
-  return { ...voterSelector(cell), [LABEL.admitted]: "true" };
+/**
+ * Selects the Pods that applications may be sent to. No Pod carries the label `admitted`: until clients are let in the
+ * selector asks for it, so it selects none, and letting them in is one change of one Service.
+ */
+export function clientSelector(cell: CellIdentity, admitted: boolean): Labels {
+  return { ...voterSelector(cell), ...(admitted ? {} : { [LABEL.admitted]: "true" }) };
 }
 
 /** As the API wants it in queries and in the scale subresource: `a=b,c=d`, in the order of the keys. */

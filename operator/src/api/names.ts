@@ -36,6 +36,12 @@ export function clientHost(cell: string, namespace: string): string {
   return `${clientServiceName(cell)}.${namespace}.svc`;
 }
 
+/**
+ * With cert-manager: the Secret of the operator's identity in the cell's own Kubernetes namespace, since cert-manager
+ * writes Secrets only beside its Certificates.
+ */
+export const operatorCertificateName = (cell: string): string => `${cell}-operator`;
+
 /** Identities in certificates, as `lockstep://CELL-UID/KIND/NAME`. */
 export const memberIdentity = (cellUid: string, member: string): string =>
   `lockstep://${cellUid}/member/${member}`;
