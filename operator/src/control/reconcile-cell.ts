@@ -6,6 +6,7 @@ import type { CellMember, CellMemberStatus, CoordinationCell, CoordinationCellSt
 import { CellAdminError } from "../cell/types.ts";
 import { KubeError } from "../kube/types.ts";
 import type { KubeClient, ObjectRef } from "../kube/types.ts";
+import { same } from "../api/same.ts";
 import { plan } from "../plan/plan.ts";
 import type { Decision, Observation, PlannedEvent } from "../plan/types.ts";
 import { act, addFinalizer, OutdatedPlan } from "./act.ts";
@@ -199,21 +200,6 @@ function memberStatusChanges(decision: Decision, member: CellMember): boolean {
 
 function sameStatus(a: CoordinationCellStatus | undefined, b: CoordinationCellStatus): boolean {
   return same(a ?? {}, b);
-}
-
-/** Deep equality of plain JSON, whatever the order of keys; an absent field is as one that is undefined. */
-export function same(a: unknown, b: unknown): boolean {
-  if (a === b) return true;
-  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
-  if (Array.isArray(a) || Array.isArray(b)) {
-    return (
-      Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((each, i) => same(each, b[i]))
-    );
-  }
-  const left = a as Readonly<Record<string, unknown>>;
-  const right = b as Readonly<Record<string, unknown>>;
-  const keys = new Set([...Object.keys(left), ...Object.keys(right)]);
-  return [...keys].every((key) => same(left[key], right[key]));
 }
 
 function keyOf({ namespace, name }: ObjectRef): string {

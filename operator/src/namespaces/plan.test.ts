@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { CellNamespace, CoordinationCell } from "../api/types.ts";
-import { ADOPT_ANNOTATION, isAllowed, NAMESPACE_FINALIZER, planNamespace, wireName } from "./plan.ts";
+import { NAMESPACE_FINALIZER } from "../api/names.ts";
+import { ADOPT_ANNOTATION, isAllowed, planNamespace, wireName } from "./plan.ts";
 import type { NamespaceObservation } from "./plan.ts";
 
 const cell = {

@@ -2,11 +2,12 @@
  * Our Namespaces (key spaces of tenants), planned purely: what is seen goes in; at most one action and the status come
  * out. The cell holds the truth; the object mirrors it.
  */
+import { NAMESPACE_FINALIZER, wireName as wireNameOf } from "../api/names.ts";
 import type { CellNamespace, CellNamespaceStatus, CoordinationCell } from "../api/types.ts";
+import type { WantedCondition } from "../api/conditions.ts";
 import type { NamespaceInCell } from "../cell/types.ts";
 import type { PlannedEvent } from "../plan/types.ts";
 
-export const NAMESPACE_FINALIZER = "lockstep.dev/namespace";
 /** Names the uid of a key space that an earlier object left behind (deletionPolicy Retain), to take it over. */
 export const ADOPT_ANNOTATION = "lockstep.dev/adopt-uid";
 
@@ -31,14 +32,6 @@ export type NamespaceAction =
   | { readonly kind: "delete"; readonly name: string; readonly uid: string }
   | { readonly kind: "release" };
 
-/** A condition as it is to be; the caller settles times. */
-export interface WantedCondition {
-  readonly type: "Ready" | "Reconciling" | "Stalled";
-  readonly status: "True" | "False" | "Unknown";
-  readonly reason: string;
-  readonly message: string;
-}
-
 export interface NamespaceDecision {
   readonly action: NamespaceAction | undefined;
   readonly conditions: readonly WantedCondition[];
@@ -50,7 +43,7 @@ export interface NamespaceDecision {
 
 /** What clients send to be in it. */
 export function wireName(object: CellNamespace): string {
-  return `${object.metadata.name}.${object.metadata.namespace ?? "default"}`;
+  return wireNameOf(object.metadata.name, object.metadata.namespace ?? "default");
 }
 
 /** Whether a cell lets the Namespaces of a Kubernetes namespace in: its own always, others as it says. */
