@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { cached } from "./cache.ts";
 import { run } from "./command.ts";
 import { E2eError } from "./error.ts";
-import { IMAGES, type Layout } from "./layout.ts";
+import { IMAGES, IMAGE_RUN_FOLDER, imageStoreOf, type Layout } from "./layout.ts";
 import { unpackNpmPackage, type Programs } from "./programs.ts";
 import { step, type Say } from "./progress.ts";
 
@@ -223,20 +223,11 @@ ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin NODE_VERSI
     args: readonly string[],
     allowedCodes: readonly number[] = [0],
   ): Promise<{ code: number; stdout: string }> {
-    const store = join(this.#layout.cache, "buildah");
-    return run(
-      "buildah",
-      [
-        "--root",
-        store,
-        "--runroot",
-        join(this.#layout.run, "buildah"),
-        "--storage-driver",
-        "overlay",
-        ...args,
-      ],
-      { timeoutMs: BUILD_TIMEOUT_MS, allowedCodes },
-    );
+    const store = [
+      ...["--root", imageStoreOf(this.#layout), "--storage-driver", "overlay"],
+      ...["--runroot", join(this.#layout.run, IMAGE_RUN_FOLDER)],
+    ];
+    return run("buildah", [...store, ...args], { timeoutMs: BUILD_TIMEOUT_MS, allowedCodes });
   }
 }
 

@@ -124,3 +124,8 @@ export const pkiOf = (layout: Layout): string => join(layout.state, "pki");
 export const logsOf = (layout: Layout): string => join(layout.state, "logs");
 /** The administrator's kubeconfig of the running cluster. */
 export const kubeconfigOf = (layout: Layout): string => join(pkiOf(layout), "admin.kubeconfig");
+
+/** Where buildah keeps images and layers between runs. */
+export const imageStoreOf = (layout: Layout): string => join(layout.cache, "buildah");
+/** The folder in `run` where buildah notes what is mounted just now; it is no sign of a cluster. */
+export const IMAGE_RUN_FOLDER = "buildah";

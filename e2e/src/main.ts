@@ -87,12 +87,17 @@ async function down(layout: Layout): Promise<number> {
 
 async function build(layout: Layout, withImages: boolean): Promise<number> {
   const { images } = await prepare(layout);
-  await images.pause();
-  await images.runBase();
-  await images.buildBase();
-  if (withImages) await images.project();
-  say("Everything is built.");
-  return 0;
+  const release = own(layout);
+  try {
+    await images.pause();
+    await images.runBase();
+    await images.buildBase();
+    if (withImages) await images.project();
+    say("Everything is built.");
+    return 0;
+  } finally {
+    release();
+  }
 }
 
 async function volumes(layout: Layout): Promise<number> {

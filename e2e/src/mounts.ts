@@ -49,9 +49,9 @@ export function removeUnmounted(folder: string): void {
   rmSync(folder, { recursive: true, force: true });
 }
 
-/** Mounts an image file with ext4 through a loop device, which the kernel frees at the unmount. */
+/** Mounts an image file with XFS through a loop device, which the kernel frees at the unmount. */
 export async function mountImage(image: string, target: string): Promise<void> {
-  await run("mount", ["-t", "ext4", "-o", "loop,noatime", image, target]);
+  await run("mount", ["-t", "xfs", "-o", "loop,noatime", image, target]);
   const device = deviceOf(target);
   // Past the page cache of the file below: half the memory, and flushes are as quick as the disk's. Some file systems refuse.
   if (device !== undefined) await tryRun("losetup", ["--direct-io=on", device]);

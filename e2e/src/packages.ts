@@ -20,7 +20,7 @@ export const REQUIREMENTS: readonly Requirement[] = [
   { package: "iproute2", probe: "ip" },
   { package: "util-linux", probe: "nsenter" },
   { package: "mount", probe: "losetup" },
-  { package: "e2fsprogs", probe: "mkfs.ext4" },
+  { package: "xfsprogs", probe: "mkfs.xfs" },
   { package: "buildah", probe: "buildah" },
   { package: "mmdebstrap", probe: "mmdebstrap" },
   { package: "openssl", probe: "openssl" },

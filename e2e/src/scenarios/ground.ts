@@ -134,24 +134,27 @@ const LIST = `import { readdirSync } from "node:fs"; console.log(readdirSync("/d
 async function volumesFollowTheirPods(context: ScenarioContext): Promise<void> {
   const { cluster, namespace } = context;
   const { image } = await context.runBase();
-  await context.apply(claim("data", "64Mi"), nodePod({ name: "keeper", image, script: IDLE, claim: "data" }));
+  await context.apply(
+    claim("data", "256Mi"),
+    nodePod({ name: "keeper", image, script: IDLE, claim: "data" }),
+  );
   const pod = await untilPodReady(context, "keeper");
   const bound = await context.kubectlJson<ClaimObject>(["get", "pvc", "data"]);
-  assert.equal(bound.status?.capacity?.storage, "64Mi");
+  assert.equal(bound.status?.capacity?.storage, "256Mi");
   const volume = await cluster.kubectlJson<VolumeObject>(["get", "pv", bound.spec.volumeName ?? ""]);
   const [term] = volume.spec.nodeAffinity.required.nodeSelectorTerms;
   assert.deepEqual(term?.matchExpressions[0]?.values, [pod.spec.nodeName]);
 
-  assert.ok(Number(await inPod(context, "keeper", TOTAL_MIB)) <= 64);
+  assert.ok(Number(await inPod(context, "keeper", TOTAL_MIB)) <= 256);
   await context.kubectl([
     ...["patch", "pvc", "data", "--patch"],
-    JSON.stringify({ spec: { resources: { requests: { storage: "128Mi" } } } }),
+    JSON.stringify({ spec: { resources: { requests: { storage: "512Mi" } } } }),
   ]);
-  await context.until("the claim has grown to 128Mi", async () => {
+  await context.until("the claim has grown to 512Mi", async () => {
     const grown = await context.kubectlJson<ClaimObject>(["get", "pvc", "data"]);
-    return grown.status?.capacity?.storage === "128Mi";
+    return grown.status?.capacity?.storage === "512Mi";
   });
-  assert.ok(Number(await inPod(context, "keeper", TOTAL_MIB)) > 96);
+  assert.ok(Number(await inPod(context, "keeper", TOTAL_MIB)) > 400);
 
   await cluster.volumes.fill(namespace, "data");
   assert.equal(await inPod(context, "keeper", WRITE), "ENOSPC");
