@@ -131,14 +131,14 @@ describe("rights", { skip }, () => {
     assert.deepEqual(matrix(roles.get("lockstep-system-lockstep-cluster-reader") ?? []), {
       "/nodes": READ,
       "/namespaces": READ,
-      "/persistentvolumes": READ,
+      "/persistentvolumes": "get",
       "storage.k8s.io/storageclasses": READ,
     });
     const [own] = only(objects, "Role").filter(({ metadata }) => metadata.name === "lockstep");
     assert.equal(own?.metadata.namespace, "lockstep-system");
     assert.deepEqual(matrix(own.rules ?? []), {
       "coordination.k8s.io/leases": "create",
-      "coordination.k8s.io/leases=lockstep-operator": "get update patch",
+      "coordination.k8s.io/leases=lockstep-operator": "get patch",
       "/secrets": "get create patch delete",
       "events.k8s.io/events": "create patch",
     });
