@@ -69,6 +69,11 @@ export interface LoadableMachine extends Machine {
   load(reader: StoreReader): void;
   /** Makes the state of a fresh cell. @returns its rows, to be written before anything is read. */
   bootstrap(options?: BootstrapOptions): readonly RowMutation[];
+  /**
+   * Raises the revision and the counters of lease and client ids by `by`, outside of the log: for a cell that goes on
+   * without those who know how far they had got. Its rows are among those of the next apply.
+   */
+  lift(by: number): void;
   /** Bytes of hot records held, estimated. */
   readonly cacheBytes: number;
 }
@@ -152,6 +157,17 @@ class CellMachine implements LoadableMachine {
 
   bootstrap(options: BootstrapOptions = {}): readonly RowMutation[] {
     return bootstrapState(this.state, { settings: this.bootSettings, ...options });
+  }
+
+  lift(by: number): void {
+    const { state } = this;
+    assert(state.revision + by < Number.MAX_SAFE_INTEGER, "revision < 2^53", {
+      revision: state.revision,
+      by,
+    });
+    state.revision += by;
+    state.nextLeaseId += by;
+    state.nextClientId += by;
   }
 
   apply(entries: readonly MachineEntry[], reader: StoreReader, wantEvents = true): Applied {

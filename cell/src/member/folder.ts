@@ -79,7 +79,7 @@ function openLog(
  * ahead of its log is data loss, except right after a snapshot was installed and before the log was told: the store's
  * own note says so, and the log starts over from there (W14).
  */
-async function reconcile(
+export async function reconcile(
   state: CellState,
   generations: Generations,
   wal: Wal,
@@ -147,7 +147,8 @@ function raised(hardState: HardState | undefined, commit: LogIndex, term: Term):
   return { ...hardState, commit };
 }
 
-function written(wal: Wal, write: Parameters<Wal["append"]>[0]): Promise<void> {
+/** Resolves when the write is durable. */
+export function written(wal: Wal, write: Parameters<Wal["append"]>[0]): Promise<void> {
   return new Promise((resolve) => {
     wal.append(write, resolve);
   });

@@ -1,5 +1,6 @@
 import { dirname, join } from "node:path";
-import type { MemberId } from "../raft/types.ts";
+import type { MemberAddresses } from "../machine/membership.ts";
+import type { LogIndex, MemberId, Term } from "../raft/types.ts";
 import type { Disk } from "../wal/types.ts";
 
 /** Who this folder belongs to; written once, before anything else, and never changed. */
@@ -9,6 +10,31 @@ export interface MemberIdentity {
   readonly name: string;
   /** UUID of this disk: a wiped disk draws another and is another member (W17). */
   readonly incarnation: string;
+  /** Set when this cell came out of another that had lost its majority. */
+  readonly recoveredFrom?: RecoveredFrom;
+}
+
+/** The member that a recovered one was before. */
+export interface RecoveredFrom {
+  readonly cellId: string;
+  readonly memberId: MemberId;
+  readonly name: string;
+  /** What its state reflected, and where its log ended: everything up to there was kept. */
+  readonly appliedIndex: LogIndex;
+  readonly lastIndex: LogIndex;
+}
+
+/** A recovery under way: drawn once, so that it ends as it began however often it is interrupted. */
+export interface Recovering {
+  readonly from: RecoveredFrom;
+  readonly to: {
+    readonly cellId: string;
+    readonly name: string;
+    readonly incarnation: string;
+    readonly addresses: MemberAddresses;
+  };
+  /** The first term of the new cell. */
+  readonly term: Term;
 }
 
 /** A folder that has no part in a cell yet: the incarnation is drawn first and survives failed joins. */
@@ -29,6 +55,8 @@ export class IdentityError extends Error {
 const FILE = "identity.json";
 /** There while the folder belongs to nobody: then log and store, if any, took part in nothing. */
 const JOINING_FILE = "joining.json";
+/** There from the first change that a recovery makes until the new identity is written. */
+const RECOVERING_FILE = "recovering.json";
 const PARTS = ["wal", "store"] as const;
 
 export interface FolderTools {
@@ -46,6 +74,12 @@ export async function openFolder(
   await disk.makeDirectory(directory);
   const identity = await readIdentity(disk, directory);
   if (identity !== undefined) {
+    const recovering = await readRecovering(disk, directory);
+    if (recovering !== undefined && recovering.to.cellId !== identity.cellId) {
+      throw new IdentityError(
+        `A recovery of ${directory} as ${recovering.to.name} was begun and not finished. Run \`lockstep recover ${directory} --name ${recovering.to.name}\` to its end.`,
+      );
+    }
     if (identity.name !== name) {
       throw new IdentityError(
         `${directory} belongs to member ${identity.name}, not ${name}. Start it under its own name, or give ${name} a folder of its own.`,
@@ -60,6 +94,7 @@ export async function openFolder(
       }
     }
     await removeJoining(disk, directory);
+    if (recovering !== undefined) await clearRecovering(disk, directory);
     return { kind: "member", identity };
   }
   const joining = await readJson<UnjoinedIdentity>(disk, join(directory, JOINING_FILE));
@@ -91,6 +126,20 @@ async function removeJoining(disk: Disk, directory: string): Promise<void> {
 /** The identity in a member's folder; undefined: it holds none. */
 export async function readIdentity(disk: Disk, directory: string): Promise<MemberIdentity | undefined> {
   return readJson<MemberIdentity>(disk, join(directory, FILE));
+}
+
+/** undefined: no recovery is under way. */
+export async function readRecovering(disk: Disk, directory: string): Promise<Recovering | undefined> {
+  return readJson<Recovering>(disk, join(directory, RECOVERING_FILE));
+}
+
+export async function writeRecovering(disk: Disk, directory: string, recovering: Recovering): Promise<void> {
+  await writeJson(disk, join(directory, RECOVERING_FILE), recovering);
+}
+
+export async function clearRecovering(disk: Disk, directory: string): Promise<void> {
+  await disk.remove(join(directory, RECOVERING_FILE));
+  await disk.syncDirectory(directory);
 }
 
 async function readJson<T>(disk: Disk, path: string): Promise<T | undefined> {

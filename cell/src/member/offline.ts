@@ -3,7 +3,7 @@ import { KEYSPACES, openGenerations, openRocksStore } from "../store/index.ts";
 import type { Keyspace } from "../store/index.ts";
 import { createNodeDisk, inspectWal, verifyWal } from "../wal/index.ts";
 import { CellState } from "../replica/state.ts";
-import { memberPaths, readIdentity } from "./identity.ts";
+import { memberPaths, readIdentity, readRecovering } from "./identity.ts";
 
 export interface FolderReport {
   /** Whether the member could start from this folder. */
@@ -34,6 +34,10 @@ export async function verifyFolder(directory: string): Promise<FolderReport> {
     `member ${identity.name} (id ${String(identity.memberId)}) of cell ${identity.cellId}, incarnation ${identity.incarnation}`,
   ];
   const problems: string[] = [];
+  const recovering = await readRecovering(createNodeDisk(), directory);
+  if (recovering !== undefined && recovering.to.cellId !== identity.cellId) {
+    problems.push(`a recovery as ${recovering.to.name} was begun and not finished: run it again`);
+  }
   const log = await verifyWal(createNodeDisk(), memberPaths(directory).wal);
   for (const problem of log.problems) {
     const text = `log: ${problem.segment} at ${String(problem.offset)}: ${problem.message}`;

@@ -1,6 +1,7 @@
 import { crc32 } from "node:zlib";
 import { assert } from "../invariant.ts";
 import { createMachine } from "../machine/index.ts";
+import type { LoadableMachine } from "../machine/index.ts";
 import {
   advanceMembership,
   decideChange,
@@ -8,7 +9,7 @@ import {
   encodeMembership,
 } from "../machine/membership.ts";
 import type { ChangeRefusal, Membership } from "../machine/membership.ts";
-import type { Applied, Machine, MachineEntry, RowMutation } from "../machine/types.ts";
+import type { Applied, MachineEntry, RowMutation } from "../machine/types.ts";
 import type { Configuration, ConfigurationChange, LogIndex } from "../raft/types.ts";
 import type { Store } from "../store/types.ts";
 
@@ -29,7 +30,7 @@ export type ChangeOutcome =
  */
 export class CellState {
   #store: Store;
-  readonly machine: Machine & { load(reader: Store): void };
+  readonly machine: LoadableMachine;
   #membership: Membership;
 
   constructor(store: Store) {
@@ -91,6 +92,20 @@ export class CellState {
     } as const;
     this.writeRows(this.machine.applyExternal({ index, mutations: [row] }).mutations);
     return { accepted: true, configurationIndex: index };
+  }
+
+  /**
+   * The state of another cell from here on, in one batch: counters raised by `lift`, then `entry`, then the membership,
+   * which takes an index of its own.
+   */
+  becomeOther(lift: number, entry: MachineEntry, membership: Membership): void {
+    this.machine.lift(lift);
+    const applied = this.machine.apply([entry], this.#store, false);
+    const index = membership.configurationIndex;
+    const row = membershipRow(membership);
+    const external = this.machine.applyExternal({ index, mutations: [row] });
+    this.writeRows([...applied.mutations, ...external.mutations]);
+    this.#membership = membership;
   }
 
   /** Local rows that are no outcome of a command (physical compaction). */
