@@ -6,8 +6,8 @@ import type { Logger } from "pino";
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { ADMISSION_DEFAULTS } from "./admission/admission.ts";
-import { MEMBER_DEFAULTS, parseAddress } from "./member/options.ts";
-import type { MemberOptions, Origin } from "./member/options.ts";
+import { MEMBER_DEFAULTS, assertListenAllowed, parseAddress, tlsOptionsOf } from "./member/options.ts";
+import type { MemberOptions, Origin, TlsFlags } from "./member/options.ts";
 import { startMember } from "./member/member.ts";
 import { dumpFolder, verifyFolder } from "./member/offline.ts";
 import type { RetentionPolicy } from "./machine/types.ts";
@@ -17,7 +17,7 @@ import type { Environment, Log } from "./replica/environment.ts";
  * 3: removed from its cell, or refused for good. */
 const EXIT = { ok: 0, failed: 1, fatal: 2, removed: 3 } as const;
 
-interface MemberFlags {
+interface MemberFlags extends TlsFlags {
   readonly data: string;
   readonly name: string;
   readonly bootstrap?: boolean;
@@ -63,7 +63,7 @@ program
   .option("--http <host:port>", "HTTP/JSON for clients", "127.0.0.1:7401")
   .option("--peer <host:port>", "other members", "127.0.0.1:7402")
   .option("--admin <host:port>", "operators and the CLI", "127.0.0.1:7403")
-  .option("--ops <host:port>", "probes and metrics", "127.0.0.1:7404")
+  .option("--ops <host:port>", "probes and metrics, in plain text on any host", "127.0.0.1:7404")
   .option("--advertise-client <host:port>", "what clients are told to dial (default: --client)")
   .option("--advertise-http <host:port>", "what HTTP clients are told to dial (default: --http)")
   .option("--advertise-peer <host:port>", "what members dial (default: --peer)")
@@ -73,6 +73,13 @@ program
   .option("--tick-ms <ms>", "unit of elections and heartbeats", count, MEMBER_DEFAULTS.tickMs)
   .option(
     "--quota-bytes <bytes>",
+  .option(
+    "--tls-cert <file>",
+    "this member's certificate: URI lockstep://CELL-UID/member/NAME (read anew on change)",
+  )
+  .option("--tls-key <file>", "its key")
+  .option("--tls-ca <file>", "certificates of the authorities to trust; the four flags of TLS go together")
+  .option("--tls-cell-uid <uid>", "the cell's name in certificates")
     "live and retained data the cell may hold",
     count,
     ADMISSION_DEFAULTS.quotaBytes,
@@ -192,6 +199,7 @@ async function runMember(flags: MemberFlags): Promise<void> {
   log.info("serving", {
     cellId: running.identity.cellId,
     memberId: running.identity.memberId,
+  process.on("SIGHUP", () => running?.reloadCertificates());
     client: flags.client,
     http: flags.http,
   });
@@ -249,12 +257,15 @@ function originOf(flags: MemberFlags): Origin {
   if (flags.bootstrap === true && flags.join !== undefined) {
     throw new TypeError("give --bootstrap or --join, not both");
   }
+  const tls = tlsOptionsOf(flags);
+  assertListenAllowed(listen, tls);
   if (flags.bootstrap === true) return { kind: "bootstrap" };
   if (flags.join !== undefined) return { kind: "join", targets: flags.join.split(",") };
   return { kind: "existing" };
 }
 
 function createEnvironment(log: Log, fatal: (error: Error) => void): Environment {
+    ...(tls === undefined ? {} : { tls }),
   return {
     clock: { monotonicMs: () => performance.now(), wallMs: () => Date.now() },
     // 48 random bits: elections of many members must not fall into step.

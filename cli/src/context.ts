@@ -1,8 +1,8 @@
-import { connect, type Client } from "@lockstep/client";
+import { connect, tlsFromFiles, type Client } from "@lockstep/client";
 import { AdminClient } from "./admin-client.ts";
 import type { OutputFormat } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
-import { readTls } from "./tls.ts";
+import { readTls, tlsPaths } from "./tls.ts";
 
 /** The options that every command takes. */
 export interface GlobalOptions {
@@ -30,7 +30,8 @@ export class Context {
   /** Connects, runs `use`, and closes whatever happens. */
   async withClient<T>(use: (client: Client) => Promise<T>): Promise<T> {
     const { endpoints, namespace, callTimeout } = this.options;
-    const tls = readTls(this.options);
+    // Read once for a message that names the option; then before every connection, for commands that run long.
+    const tls = readTls(this.options) === undefined ? undefined : tlsFromFiles(tlsPaths(this.options));
     const client = await connect({
       endpoints,
       namespace,

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import type { TlsPaths } from "@lockstep/client";
 import { usageError } from "./exit-codes.ts";
 
 export interface TlsFiles {
@@ -17,13 +18,24 @@ function read(path: string, option: string): Buffer {
   }
 }
 
-/** Reads the PEM files named on the command line; undefined: none, plain text. */
-export function readTls(paths: {
+interface TlsFlags {
   readonly caCert?: string;
   readonly cert?: string;
   readonly key?: string;
-}): TlsFiles | undefined {
-  const { caCert, cert, key } = paths;
+}
+
+/** As the client library takes them. */
+export function tlsPaths({ caCert, cert, key }: TlsFlags): TlsPaths {
+  return {
+    ...(caCert === undefined ? {} : { ca: caCert }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+  };
+}
+
+/** Reads the PEM files named on the command line; undefined: none, plain text. */
+export function readTls(flags: TlsFlags): TlsFiles | undefined {
+  const { caCert, cert, key } = flags;
   if (caCert === undefined && cert === undefined && key === undefined) return undefined;
   if ((cert === undefined) !== (key === undefined)) throw usageError("--cert and --key go together");
   return {

@@ -1,6 +1,7 @@
 export { connect, Client } from "./client.ts";
 export type { ConnectOptions } from "./options.ts";
-export type { TlsOptions } from "./channel/grpc.ts";
+export { tlsFromFiles } from "./channel/tls.ts";
+export type { TlsOptions, TlsPaths, TlsSource } from "./channel/tls.ts";
 export { LockstepError } from "./errors.ts";
 export type { ClientErrorCode, ErrorCode, OperationOutcome } from "./errors.ts";
 export { Session } from "./session.ts";

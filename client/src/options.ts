@@ -1,4 +1,4 @@
-import type { TlsOptions } from "./channel/grpc.ts";
+import type { TlsSource } from "./channel/tls.ts";
 import type { Transport } from "./channel/transport.ts";
 import type { Runtime } from "./runtime.ts";
 
@@ -7,8 +7,12 @@ export interface ConnectOptions {
   readonly endpoints: readonly string[];
   /** Name of the key space; default: "default". */
   readonly namespace?: string;
-  /** Mutual TLS; absent: plain text, which a member serves on loopback only. */
-  readonly tls?: TlsOptions;
+  /**
+   * Mutual TLS, with a certificate that names the cell (docs/security.md); absent: plain text, which a member serves on
+   * loopback only. A function is asked before every connection: give `tlsFromFiles({ ca, cert, key })` when
+   * certificates are renewed while the program runs.
+   */
+  readonly tls?: TlsSource;
   /** Deadline of calls that do not bring their own. Default 10,000 ms. */
   readonly deadlineMs?: number;
   /** How long {@link connect} tries before it gives up. Default 10,000 ms. */

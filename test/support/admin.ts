@@ -1,5 +1,5 @@
 import { Metadata, credentials } from "@grpc/grpc-js";
-import type { ServiceError } from "@grpc/grpc-js";
+import type { ChannelCredentials, ServiceError } from "@grpc/grpc-js";
 import { admin } from "@lockstep/proto";
 
 type Unary<Q, A> = (
@@ -13,8 +13,11 @@ type Unary<Q, A> = (
 export class AdminApi {
   readonly #client: admin.AdminClient;
 
-  constructor(address: string) {
-    this.#client = new admin.AdminClient(address, credentials.createInsecure(), {
+  /** @param channelCredentials default: plain text */
+  constructor(address: string, channelCredentials: ChannelCredentials = credentials.createInsecure()) {
+    this.#client = new admin.AdminClient(address, channelCredentials, {
+      // Two of one address may come with different certificates.
+      "grpc.use_local_subchannel_pool": 1,
       // A member that was just restarted is dialled again at once.
       "grpc.initial_reconnect_backoff_ms": 50,
       "grpc.max_reconnect_backoff_ms": 200,

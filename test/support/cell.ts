@@ -1,4 +1,5 @@
 import { admin } from "@lockstep/proto";
+import type { ChannelCredentials } from "@grpc/grpc-js";
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { createWriteStream, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -16,6 +17,14 @@ export interface CellOptions {
   readonly flags?: readonly string[];
   /** Members reach each other through proxies, so that they can be cut off from each other. */
   readonly proxied?: boolean;
+  /** Flags of one member alone, known by its name. */
+  readonly flagsOf?: (name: string) => readonly string[];
+  /** How the test speaks with the admin API. Default: in plain text. */
+  readonly adminCredentials?: () => ChannelCredentials;
+}
+
+export interface MemberProcessOptions extends Pick<CellOptions, "adminCredentials"> {
+  readonly flags: readonly string[];
 }
 
 /** One member as a real process with a folder of its own. */
@@ -23,17 +32,18 @@ export class MemberProcess {
   readonly name: string;
   readonly directory: string;
   readonly base: number;
-  readonly adminApi: AdminApi;
+  /** Replaced when the test has new certificates. */
+  adminApi: AdminApi;
   readonly #flags: readonly string[];
   #child: ChildProcess | undefined;
   #exit: Promise<number | undefined> = Promise.resolve(undefined);
 
-  constructor(name: string, directory: string, base: number, flags: readonly string[]) {
+  constructor(name: string, directory: string, base: number, options: MemberProcessOptions) {
     this.name = name;
     this.directory = directory;
     this.base = base;
-    this.#flags = flags;
-    this.adminApi = new AdminApi(this.address(3));
+    this.#flags = options.flags;
+    this.adminApi = new AdminApi(this.address(3), options.adminCredentials?.());
   }
 
   /** 0: client, 1: http, 2: peer, 3: admin, 4: ops. */
@@ -133,12 +143,16 @@ export class TestCell {
 
   async addProcess(name: string): Promise<MemberProcess> {
     const base = await freePortBlock(6);
-    const flags = [...(this.#options.flags ?? [])];
+    const { adminCredentials, flagsOf } = this.#options;
+    const flags = [...(this.#options.flags ?? []), ...(flagsOf?.(name) ?? [])];
     if (this.#options.proxied === true) {
       this.#proxies.set(name, await PeerProxy.start(base + 5, base + 2));
       flags.push("--advertise-peer", `127.0.0.1:${String(base + 5)}`);
     }
-    const member = new MemberProcess(name, join(this.directory, name), base, flags);
+    const member = new MemberProcess(name, join(this.directory, name), base, {
+      flags,
+      ...(adminCredentials === undefined ? {} : { adminCredentials }),
+    });
     this.members.push(member);
     return member;
   }

@@ -1,5 +1,5 @@
 import { LockstepError, connect } from "@lockstep/client";
-import type { Client } from "@lockstep/client";
+import type { Client, ConnectOptions } from "@lockstep/client";
 
 /** What a load of writers has been promised: the largest acknowledged value of each of their keys. */
 export interface Acknowledged {
@@ -19,6 +19,7 @@ export class Writers {
   #stopping = false;
   #count = 0;
   #unknown = 0;
+  #failed = 0;
   /** The longest time without any acknowledgement. */
   longestGapMs = 0;
   #lastAckMs = performance.now();
@@ -28,8 +29,12 @@ export class Writers {
     this.#loops = Array.from({ length: writers }, (_, n) => this.#write(`/writer/${String(n)}`));
   }
 
-  static async start(endpoints: readonly string[], writers = 16): Promise<Writers> {
-    return new Writers(await connect({ endpoints: [...endpoints] }), writers);
+  static async start(
+    endpoints: readonly string[],
+    writers = 16,
+    options: Pick<ConnectOptions, "tls" | "transport"> = {},
+  ): Promise<Writers> {
+    return new Writers(await connect({ endpoints: [...endpoints], ...options }), writers);
   }
 
   get acknowledgedCount(): number {
@@ -38,6 +43,11 @@ export class Writers {
 
   get unknownCount(): number {
     return this.#unknown;
+  }
+
+  /** Writes that ended with any error at all. */
+  get failedCount(): number {
+    return this.#failed;
   }
 
   /** Waits until `more` further writes were acknowledged. */
@@ -76,6 +86,7 @@ export class Writers {
         this.#acknowledged.set(key, { key, value, revision });
       } catch (error) {
         if (!(error instanceof LockstepError)) throw error;
+        this.#failed += 1;
         if (error.outcome === "unknown") this.#unknown += 1;
       }
     }
@@ -86,8 +97,9 @@ export class Writers {
 export async function assertAllThere(
   endpoints: readonly string[],
   acknowledged: readonly Acknowledged[],
+  options: Pick<ConnectOptions, "tls"> = {},
 ): Promise<void> {
-  const client = await connect({ endpoints: [...endpoints] });
+  const client = await connect({ endpoints: [...endpoints], ...options });
   try {
     for (const { key, value, revision } of acknowledged) {
       const found = await client.get(key, { deadlineMs: 20_000 });

@@ -1,5 +1,4 @@
 import { MembershipChanges } from "../admin/membership-changes.ts";
-import { findMember } from "../machine/membership.ts";
 import { FORMAT_VERSION_MAX } from "../machine/index.ts";
 import { createRaft } from "../raft/index.ts";
 import type { MemberId } from "../raft/types.ts";
@@ -16,13 +15,14 @@ import type { CellState } from "../replica/state.ts";
 import type { Generations } from "../store/index.ts";
 import { createSessionKeeper } from "../session/index.ts";
 import type { SessionKeeper } from "../session/types.ts";
-import type { AdmissionVerdict, Transport, TransportHandlers } from "../transport/types.ts";
+import type { Transport, TransportHandlers } from "../transport/types.ts";
 import { createWatchHub } from "../watch/index.ts";
 import type { WatchHub } from "../watch/types.ts";
 import type { OpenedFolder } from "./folder.ts";
 import type { MemberIdentity } from "./identity.ts";
 import { parseAddress } from "./options.ts";
 import type { MemberOptions } from "./options.ts";
+import { createDoorkeeper } from "./peer-admission.ts";
 import type { Platform } from "./platform.ts";
 
 export interface MemberEvents {
@@ -89,10 +89,8 @@ export async function startCore(parts: CoreParts): Promise<Core> {
     },
     listen: parseAddress("peer", options.listen.peer),
     handlers: peerHandlers({
-      identity,
-      replica,
-      snapshots,
-      events: parts.events,
+      ...{ identity, replica, snapshots, events: parts.events },
+      cellUid: options.tls?.cellUid,
       forwarded: () => late.coordinator,
     }),
     log: (level, message, detail) => environment.log[level](message, detail),
@@ -248,27 +246,17 @@ interface PeerParts {
   readonly replica: Replica;
   readonly snapshots: Snapshots;
   readonly events: MemberEvents;
+  /** With TLS: the cell that peers' certificates must name. */
+  readonly cellUid: string | undefined;
   /** Absent until the doors are up: requests forwarded before are answered by closing. */
   readonly forwarded: () => CellCoordinator | undefined;
 }
 
 function peerHandlers(parts: PeerParts): TransportHandlers {
-  const { identity, replica, snapshots, events } = parts;
-  const { state, environment } = replica.parts;
+  const { identity, replica, snapshots, events, cellUid } = parts;
+  const { environment } = replica.parts;
   return {
-    admit: (peer): AdmissionVerdict => {
-      if (peer.cellId !== identity.cellId) return { ok: false, reason: "wrong-cell" };
-      if (peer.toMemberId !== identity.memberId) return { ok: false, reason: "wrong-member" };
-      const { membership } = state;
-      if (membership.removedIds.includes(peer.memberId)) return { ok: false, reason: "removed" };
-      const record = findMember(membership, peer.memberId) ?? replica.newcomers.find(peer.memberId);
-      if (record === undefined) {
-        replica.newcomers.knocked(peer);
-        return { ok: false, reason: "unknown-member" };
-      }
-      if (record.incarnation !== peer.incarnation) return { ok: false, reason: "wrong-incarnation" };
-      return { ok: true };
-    },
+    ...createDoorkeeper({ identity, replica, cellUid }),
     messages: (_from, messages) => replica.receive(messages),
     notice: (from, notice) => replica.notice(from, notice),
     disconnected: (peer) => replica.peerLost(peer),

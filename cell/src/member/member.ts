@@ -1,4 +1,5 @@
 import { createNativeDoor, startGrpcServer, startHttpDoor } from "@lockstep/gateway";
+import type { GrpcServerOptions } from "@lockstep/gateway";
 import { admin } from "@lockstep/proto";
 import { createAdminService } from "../admin/service.ts";
 import { isMember, isVoter } from "../raft/index.ts";
@@ -15,9 +16,14 @@ import type { MemberOptions } from "./options.ts";
 import { createNodePlatform } from "./platform.ts";
 import type { Platform } from "./platform.ts";
 import { RecentSyncs } from "./recent-syncs.ts";
+import { authorizeAdmin } from "./tls-access.ts";
+import { observeTls } from "./tls-metrics.ts";
+import { TlsSource } from "./tls-source.ts";
 
 export interface RunningMember {
   readonly identity: MemberIdentity;
+  /** Looks at the certificate files now instead of at the next look; does nothing without TLS. */
+  reloadCertificates(): void;
   /** Stops cleanly: gives leadership away, answers whoever waits, fixes the store. */
   close(): Promise<void>;
 }
@@ -27,9 +33,12 @@ export async function startMember(
   options: MemberOptions,
   environment: Environment,
   events: MemberEvents,
-  platform: Platform = createNodePlatform(),
+  given?: Platform,
 ): Promise<RunningMember> {
   const metrics = new MemberMetrics();
+  const tls = await openTls(options, environment);
+  if (tls !== undefined) observeTls(metrics.registry, tls);
+  const platform = given ?? createNodePlatform(tls);
   const syncs = new RecentSyncs();
   const parts = { options, environment, platform };
   const folder = await openMemberFolder({
@@ -40,16 +49,35 @@ export async function startMember(
     },
   });
   const core = await startCore({ ...parts, folder, events, measure: metrics.measure() });
-  const doors = await openDoors(options, environment, core, { metrics, syncs });
+  const doors = await openDoors(options, environment, core, { metrics, syncs, tls });
   return {
     identity: folder.identity,
+    reloadCertificates: () => void tls?.source.reload(),
     close: async () => {
+      tls?.source.close();
       await core.handOver();
       await doors.close();
       await core.close();
       metrics.close();
     },
   };
+}
+
+interface MemberTls {
+  readonly source: TlsSource;
+  readonly cellUid: string;
+}
+
+async function openTls(options: MemberOptions, environment: Environment): Promise<MemberTls | undefined> {
+  if (options.tls === undefined) return undefined;
+  const source = await TlsSource.open({
+    options: options.tls,
+    memberName: options.name,
+    log: environment.log,
+    wallMs: () => environment.clock.wallMs(),
+    every: environment.every,
+  });
+  return { source, cellUid: options.tls.cellUid };
 }
 
 /** Why this member is not ready; undefined: it is a voter, caught up, and the cell has a leader. */
@@ -64,16 +92,31 @@ function notReady(replica: Replica): string | undefined {
   return undefined;
 }
 
+/** What listeners have in common. */
+type ListenAt = Pick<GrpcServerOptions, "host" | "port" | "tls" | "cellUid" | "log">;
+
+interface DoorParts {
+  readonly metrics: MemberMetrics;
+  readonly syncs: RecentSyncs;
+  readonly tls: MemberTls | undefined;
+}
+
 async function openDoors(
   options: MemberOptions,
   environment: Environment,
   core: Core,
-  { metrics, syncs }: { readonly metrics: MemberMetrics; readonly syncs: RecentSyncs },
+  { metrics, syncs, tls }: DoorParts,
 ): Promise<{ close(): Promise<void> }> {
   const { replica, coordinator, sessions, hub } = core;
   const log = (level: "info" | "warn" | "error", message: string, fields = {}): void =>
     environment.log[level](message, fields);
   const closers: (() => Promise<void>)[] = [];
+  const secure = tls === undefined ? undefined : { tls: tls.source.current, cellUid: tls.cellUid };
+  const listenAt = (what: "client" | "http" | "admin"): ListenAt => ({
+    ...parseAddress(what, options.listen[what]),
+    ...secure,
+    log,
+  });
   metrics.observe({
     replica,
     leases: () => sessions.count,
@@ -83,16 +126,15 @@ async function openDoors(
 
   const native = createNativeDoor({ coordinator, log });
   const grpc = await startGrpcServer({
-    ...parseAddress("client", options.listen.client),
+    ...listenAt("client"),
     services: [{ definition: native.definition, implementation: native.implementation }],
-    log,
   });
   closers.push(() => {
     native.close();
     return grpc.close();
   });
 
-  const http = await startHttpDoor({ coordinator, ...parseAddress("http", options.listen.http), log });
+  const http = await startHttpDoor({ ...listenAt("http"), coordinator });
   closers.push(() => http.close());
 
   const service = createAdminService({
@@ -104,13 +146,19 @@ async function openDoors(
     watches: () => hub.watchers,
     syncP90Us: () => syncs.p90Us(environment.clock.monotonicMs()),
     notReady: () => notReady(replica),
+    tls: () => tls?.source.status(),
   });
   const adminServer = await startGrpcServer({
-    ...parseAddress("admin", options.listen.admin),
+    ...listenAt("admin"),
+    authorize: authorizeAdmin,
     services: [{ definition: admin.AdminService, implementation: service }],
-    log,
   });
   closers.push(() => adminServer.close());
+  if (secure !== undefined) {
+    tls?.source.listen(secure.tls, (renewed) => {
+      for (const door of [grpc, http, adminServer]) door.updateTls(renewed);
+    });
+  }
 
   const ops = await startOpsServer({
     ...parseAddress("ops", options.listen.ops),

@@ -1,12 +1,16 @@
 import type { AdmissionLimits } from "../admission/admission.ts";
+import { isCellUid } from "@lockstep/gateway";
 import type { RetentionPolicy } from "../machine/types.ts";
+import { isLoopback } from "../transport/address.ts";
+import type { MemberTlsOptions } from "./tls-source.ts";
 
-/** Where a member listens: HOST:PORT each. Without TLS only loopback hosts are accepted. */
+/** Where a member listens: HOST:PORT each. */
 export interface ListenAddresses {
   readonly client: string;
   readonly http: string;
   readonly peer: string;
   readonly admin: string;
+  /** Plain HTTP also with TLS, on any host: probes and metrics hold no state of the cell and no secrets. */
   readonly ops: string;
 }
 
@@ -26,6 +30,8 @@ export interface MemberOptions {
   readonly listen: ListenAddresses;
   /** What others are told to dial: differs from `listen` behind a proxy or a service name. */
   readonly advertise: ListenAddresses;
+  /** Absent: plain text, and only loopback hosts may be bound. */
+  readonly tls?: MemberTlsOptions;
   readonly version: string;
   readonly tickMs: number;
   readonly electionTimeoutTicks: number;
@@ -91,4 +97,50 @@ export function parseAddress(
     throw new TypeError(`--${what} must be HOST:PORT, not ${JSON.stringify(address)}`);
   }
   return { host, port };
+}
+
+/** Where the flags of TLS stand. */
+export interface TlsFlags {
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly tlsCa?: string;
+  readonly tlsCellUid?: string;
+}
+
+/**
+ * The flags of TLS go together: half of them would be a member that looks protected and is not.
+ * @returns undefined when there are none
+ * @throws TypeError that names what is missing
+ */
+export function tlsOptionsOf(flags: TlsFlags): MemberTlsOptions | undefined {
+  const { tlsCert: cert, tlsKey: key, tlsCa: ca, tlsCellUid: cellUid } = flags;
+  const named = Object.entries({ cert, key, ca, "cell-uid": cellUid });
+  const missing = named.filter(([, value]) => value === undefined).map(([name]) => `--tls-${name}`);
+  if (missing.length === named.length) return undefined;
+  if (cert === undefined || key === undefined || ca === undefined || cellUid === undefined) {
+    throw new TypeError(`the flags of TLS go together, and ${missing.join(" and ")} is missing`);
+  }
+  if (!isCellUid(cellUid)) {
+    throw new TypeError(
+      `--tls-cell-uid must be 1 to 63 letters, digits, '.' and '-', not ${JSON.stringify(cellUid)}`,
+    );
+  }
+  return { cert, key, ca, cellUid };
+}
+
+/**
+ * Without TLS whoever reaches a port owns every lock, so only this machine may.
+ * @throws TypeError that names the flag and what to do
+ */
+export function assertListenAllowed(listen: ListenAddresses, tls: MemberTlsOptions | undefined): void {
+  if (tls !== undefined) return;
+  for (const what of ["client", "http", "peer", "admin"] as const) {
+    const { host } = parseAddress(what, listen[what]);
+    if (!isLoopback(host)) {
+      throw new TypeError(
+        `--${what} ${listen[what]} could be reached from other machines, and nothing would ask who calls: ` +
+          "give --tls-cert, --tls-key, --tls-ca and --tls-cell-uid, or listen on 127.0.0.1",
+      );
+    }
+  }
 }

@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
+import { createSecureContext } from "node:tls";
+import type { PeerCertificate } from "node:tls";
 import { Metadata, credentials } from "@grpc/grpc-js";
-import type { ServiceError } from "@grpc/grpc-js";
+import type { ChannelCredentials, ServiceError } from "@grpc/grpc-js";
+import { secureContextOptions } from "@lockstep/gateway";
 import { admin } from "@lockstep/proto";
 import { openGenerations, openRocksStore } from "../store/index.ts";
 import type { Generations } from "../store/index.ts";
@@ -11,6 +14,8 @@ import { createNodeDisk } from "../wal/index.ts";
 import type { Disk } from "../wal/types.ts";
 import { JOIN_TRY_MS_MAX, JoinFailure } from "./join.ts";
 import type { AskToJoin } from "./join.ts";
+import { readPeer } from "./tls-access.ts";
+import type { TlsSource } from "./tls-source.ts";
 
 /**
  * What a member stands on besides its {@link Environment}: disk, store, wire and the drawing of identities. One
@@ -30,14 +35,27 @@ export interface Platform {
   readonly uuid: () => string;
 }
 
-/** The real machine. */
-export function createNodePlatform(): Platform {
+/** What members prove themselves to each other with. */
+export interface PlatformTls {
+  readonly source: TlsSource;
+  readonly cellUid: string;
+}
+
+/** The real machine. @param tls absent: plain text */
+export function createNodePlatform(tls?: PlatformTls): Platform {
   return {
     disk: createNodeDisk(),
     openStore: (directory, now) =>
       openGenerations(directory, { openStore: (path) => openRocksStore(path, { now }) }),
-    createTransport,
-    askToJoin,
+    createTransport: async (options) => {
+      if (tls === undefined) return createTransport(options);
+      const { source } = tls;
+      const first = source.current;
+      const transport = await createTransport({ ...options, tls: first });
+      source.listen(first, (renewed) => transport.updateTls(renewed));
+      return transport;
+    },
+    askToJoin: (target, request) => askToJoin(target, request, joinCredentials(tls)),
     uuid: randomUUID,
   };
 }
@@ -45,8 +63,9 @@ export function createNodePlatform(): Platform {
 async function askToJoin(
   target: string,
   request: admin.AddLearnerRequest,
+  channelCredentials: ChannelCredentials,
 ): Promise<admin.AddLearnerResponse> {
-  const client = new admin.AdminClient(target, credentials.createInsecure());
+  const client = new admin.AdminClient(target, channelCredentials);
   try {
     return await new Promise<admin.AddLearnerResponse>((resolve, reject) => {
       const options = { deadline: Date.now() + JOIN_TRY_MS_MAX };
@@ -58,6 +77,19 @@ async function askToJoin(
   } finally {
     client.close();
   }
+}
+
+/** A member of the cell is asked, whatever name it is dialled by; see the transport between members. */
+function joinCredentials(tls: PlatformTls | undefined): ChannelCredentials {
+  if (tls === undefined) return credentials.createInsecure();
+  const context = createSecureContext(secureContextOptions(tls.source.current));
+  return credentials.createFromSecureContext(context, {
+    checkServerIdentity: (_host: string, certificate: PeerCertificate) => {
+      const names = { commonName: "", alternativeNames: certificate.subjectaltname ?? "" };
+      const proved = readPeer(names, tls.cellUid);
+      return proved.ok ? undefined : new Error(`not a member of this cell: ${proved.reason}`);
+    },
+  });
 }
 
 function toJoinFailure(error: ServiceError): JoinFailure {

@@ -16,8 +16,7 @@ const FAILURES_TOLD_MS = 10_000;
 
 /** TCP between real machines, with TLS where the transport was given certificates. */
 export const SOCKET_NETWORK: PeerNetwork = {
-  dial: (address, context, events) =>
-    new SocketConnection(connect(address, context), true, context, events),
+  dial: (address, context, events) => new SocketConnection(connect(address, context), true, context, events),
   listen: async (at, context, arrived) => {
     if (context.tls === undefined && !isLoopback(at.host)) {
       throw new TransportError(
