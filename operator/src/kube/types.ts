@@ -119,16 +119,24 @@ export class KubeError extends Error {
   readonly status: number;
   /** How long the server asks to wait; undefined: it does not say. */
   readonly retryAfterMs: number | undefined;
+  /** With `not-found`: the name of the object that is absent; undefined when it is the kind that the apiserver lacks. */
+  readonly absentName: string | undefined;
 
   constructor(
     reason: KubeErrorReason,
     message: string,
-    options: { readonly status?: number; readonly retryAfterMs?: number; readonly cause?: unknown } = {},
+    options: {
+      readonly status?: number;
+      readonly retryAfterMs?: number;
+      readonly absentName?: string;
+      readonly cause?: unknown;
+    } = {},
   ) {
     super(message, options.cause === undefined ? {} : { cause: options.cause });
     this.reason = reason;
     this.status = options.status ?? 0;
     this.retryAfterMs = options.retryAfterMs;
+    this.absentName = options.absentName;
   }
 }
 
