@@ -56,8 +56,6 @@ export class Cluster {
   readonly nodes: readonly ClusterNode[];
   /** A client of the apiserver as administrator, for what is asked often; see `kubectl` for the rest. */
   readonly api: Api;
-  /** Imported into every node, and into those that come later. */
-  readonly #archives = new Map<string, Archive>();
 
   private constructor(parts: ClusterParts, generations: ReadonlyMap<Slot, number>) {
     const { layout, programs, say } = parts;
@@ -78,12 +76,11 @@ export class Cluster {
     rememberAbsentFolders(layout);
     await Promise.all([createIdentities(layout), createNetwork()]);
     const cluster = new Cluster(parts, new Map());
-    cluster.#archives.set(pause.image, pause);
     await Promise.all([
       cluster.controlPlane.startAll(),
       ...cluster.nodes.map(async (node) => {
         await node.startContainerd();
-        await node.importImage(pause.file);
+        await node.importImage(pause);
       }),
     ]);
     for (const node of cluster.nodes) node.startAgents();
@@ -166,25 +163,28 @@ export class Cluster {
 
   /** Imports an image into all nodes at once. Nodes that are rebuilt later get it too. */
   async importImage(archive: Archive): Promise<void> {
-    this.#archives.set(archive.image, archive);
-    const reachable = this.nodes.filter((node) => node.condition !== "lost");
-    await Promise.all(reachable.map((node) => node.importImage(archive.file)));
+    await Promise.all(this.#standingNodes().map((node) => node.importImage(archive)));
   }
 
   /** Gives an imported image a second name on all nodes: `repository:tag` both. */
   async tagImage(source: string, target: string): Promise<void> {
-    await Promise.all(
-      this.nodes.filter((node) => node.condition !== "lost").map((node) => node.tagImage(source, target)),
-    );
+    await Promise.all(this.#standingNodes().map((node) => node.tagImage(source, target)));
   }
 
   /** Puts a new machine into the slot of a lost one: deletes its Node object, and starts a node of another name. */
   async rebuild(slot: Slot): Promise<void> {
     const node = this.node(slot);
     await this.kubectl(["delete", "node", node.name, "--ignore-not-found"]);
+    const [model] = this.#standingNodes();
     await node.startSuccessor();
-    for (const archive of this.#archives.values()) await node.importImage(archive.file);
+    for (const one of model?.imported() ?? [])
+      if ("file" in one) await node.importImage(one);
+      else await node.tagImage(one.source, one.image);
     await this.untilReady([node]);
+  }
+
+  #standingNodes(): readonly ClusterNode[] {
+    return this.nodes.filter((node) => node.condition !== "lost");
   }
 
   /** Waits until these nodes (default: all) are Ready. Throws `timeout` after two minutes. */

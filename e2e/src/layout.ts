@@ -102,6 +102,8 @@ export interface NodeFolders {
   readonly containerdSocket: string;
   /** Holds the name of the node that stands in the slot. */
   readonly nameFile: string;
+  /** Holds the list of its images. */
+  readonly importedFile: string;
   /** Backing files of its volumes, and where they are mounted. */
   readonly disks: string;
   readonly volumes: string;
@@ -115,6 +117,7 @@ export function nodeFoldersOf(layout: Layout, slot: Slot): NodeFolders {
     run,
     containerdSocket: join(run, "containerd.sock"),
     nameFile: join(root, "name"),
+    importedFile: join(root, "imported.json"),
     disks: join(root, "disks"),
     volumes: join(root, "volumes"),
   };

@@ -16,6 +16,7 @@ import {
   stopDaemon,
 } from "./daemon.ts";
 import { nameInFile } from "./images.ts";
+import { hasArchive, withImage } from "./imported.ts";
 import { mountsBelow, parseMounts } from "./mounts.ts";
 import { runningTasks } from "./node.ts";
 import { missingPackages } from "./packages.ts";
@@ -172,6 +173,27 @@ describe("a node's remains", () => {
     const table =
       "TASK    PID     STATUS\nabc     12      RUNNING\ndef     13      STOPPED\nghi     14      RUNNING\n";
     assert.deepEqual(runningTasks(table, ["abc", "def"]), [12]);
+  });
+});
+
+describe("a node's images", () => {
+  const first = { image: "a:1", file: "/cache/one" };
+
+  it("are known by what their names stand for now", () => {
+    const again = withImage(withImage([first], { image: "a:1", file: "/cache/two" }), {
+      image: "b:1",
+      source: "a:1",
+    });
+    assert.equal(hasArchive(again, "a:1", "/cache/one"), false);
+    assert.equal(hasArchive(again, "a:1", "/cache/two"), true);
+    assert.deepEqual(
+      again.map(({ image }) => image),
+      ["a:1", "b:1"],
+    );
+  });
+
+  it("are not known any more when their name was given to another", () => {
+    assert.equal(hasArchive(withImage([first], { image: "a:1", source: "b:1" }), "a:1", "/cache/one"), false);
   });
 });
 

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Api } from "./api.ts";
 import { Cluster, type ClusterParts } from "./cluster.ts";
 import { killRunningCommands } from "./command.ts";
 import { startDaemon, stopDaemon } from "./daemon.ts";
@@ -11,12 +12,14 @@ import { kubeconfigOf, layoutOf, logsOf, type Layout } from "./layout.ts";
 import { HELP, parseCommand, selectScenarios, type E2eCommand, type RunCommand } from "./options.ts";
 import { own } from "./owner.ts";
 import { ensureMachine } from "./packages.ts";
+import { adminCredentials } from "./pki.ts";
 import { buildPrograms } from "./programs.ts";
 import { formatDuration, step } from "./progress.ts";
 import { runScenarios } from "./runner.ts";
 import { SCENARIOS } from "./scenarios/index.ts";
 import { isSuccess, renderSummary, type Outcome } from "./summary.ts";
 import { VOLUMES_DAEMON, remains, takeDown } from "./teardown.ts";
+import { Volumes } from "./volumes.ts";
 
 const started = performance.now();
 const say = (line: string): void => {
@@ -101,8 +104,7 @@ async function build(layout: Layout, withImages: boolean): Promise<number> {
 }
 
 async function volumes(layout: Layout): Promise<number> {
-  const parts = { layout, programs: await buildPrograms(say, layout), say };
-  await Cluster.attach(parts).volumes.work(interrupted.signal);
+  await new Volumes(new Api(adminCredentials(layout)), layout, say).work(interrupted.signal);
   return 0;
 }
 

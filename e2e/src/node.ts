@@ -17,10 +17,12 @@ import {
   type NodeFolders,
   type Slot,
 } from "./layout.ts";
+import type { Archive } from "./images.ts";
+import { hasArchive, readImported, withImage, writeImported, type ImportedImage } from "./imported.ts";
 import { setLink } from "./network.ts";
 import { issue, nodeIdentity } from "./pki.ts";
 import type { Programs } from "./programs.ts";
-import { renderCni, renderContainerd, renderKubeProxy, renderKubelet } from "./render.ts";
+import { renderCni, renderContainerd, renderKubeProxy, renderKubelet, renderRegistries } from "./render.ts";
 import { killNode, removeNode } from "./residue.ts";
 import { until } from "./waiting.ts";
 
@@ -75,12 +77,13 @@ export class ClusterNode {
   /** Writes the node's configuration and starts containerd; returns when it answers. */
   async startContainerd(): Promise<void> {
     const { root, run: runFolder, containerdSocket } = this.folders;
-    for (const folder of ["containerd", "kubelet", "cni", "disks", "volumes"])
+    for (const folder of ["containerd", "kubelet", "cni", "disks", "volumes", "registries/_default"])
       mkdirSync(join(root, folder), { recursive: true });
     mkdirSync(runFolder, { recursive: true });
     createCgroup(this.slot);
     writeFileSync(this.folders.nameFile, this.name);
     writeFileSync(join(root, "containerd.toml"), renderContainerd(this.folders));
+    writeFileSync(join(root, "registries/_default/hosts.toml"), renderRegistries());
     writeFileSync(join(root, "cni/10-pods.conflist"), renderCni(this.slot, this.folders));
     this.#startDaemon("containerd", "containerd", ["--config", join(root, "containerd.toml")]);
     await until(
@@ -217,14 +220,26 @@ export class ClusterNode {
     );
   }
 
-  /** Imports a docker archive, so that pods with `imagePullPolicy: Never` or `IfNotPresent` find its images. */
-  async importImage(archive: string): Promise<void> {
-    await this.ctr(["images", "import", archive], IMPORT_TIMEOUT_MS);
+  /** Imports a docker archive, so that pods with `imagePullPolicy: Never` or `IfNotPresent` find its image. Again is quick. */
+  async importImage({ image, file }: Archive): Promise<void> {
+    if (hasArchive(this.imported(), image, file)) return;
+    await this.ctr(["images", "import", file], IMPORT_TIMEOUT_MS);
+    this.#note({ image, file });
   }
 
   /** Gives an image that is there another name too. */
   async tagImage(source: string, target: string): Promise<void> {
     await this.ctr(["images", "tag", "--force", source, target]);
+    this.#note({ image: target, source });
+  }
+
+  /** The images that were imported or named, in that order. */
+  imported(): readonly ImportedImage[] {
+    return readImported(this.folders.importedFile);
+  }
+
+  #note(added: ImportedImage): void {
+    writeImported(this.folders.importedFile, withImage(this.imported(), added));
   }
 
   /**

@@ -68,10 +68,18 @@ state = "${folders.run}/containerd"
   sandbox_image = "${IMAGES.pause}"
   restrict_oom_score_adj = true
   disable_apparmor = true
+  [${cri}.registry]
+    config_path = "${folders.root}/registries"
   [${cri}.cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "${folders.root}/cni"
 `;
+}
+
+/** Every registry is one where nobody listens: an image that was not imported fails at once, not after a time-out of DNS. */
+export function renderRegistries(): string {
+  const nobody = "http://127.0.0.1:9";
+  return `server = "${nobody}"\n[host."${nobody}"]\n  capabilities = ["pull", "resolve"]\n`;
 }
 
 /**
