@@ -1,66 +1,19 @@
-/** Keys for tests on loopback only; they protect nothing. Valid for 100 years, for 127.0.0.1 and localhost. */
-export const MEMBER_TLS = {
-  key: `-----BEGIN EC PRIVATE KEY-----
-MHcCAQEEILZwZhp/1f5p1lRinAQrDYoTBkoRYcTmnrX2vuIEyqXfoAoGCCqGSM49
-AwEHoUQDQgAE9eim6QMPDGgp2YviT1SNMWAUQzuZzVbpB33D2cLLWf9T+B6fEeuh
-gWfsPWto4Z3vTbseH1kg1LmuzEr53Uc6AQ==
------END EC PRIVATE KEY-----
-`,
-  cert: `-----BEGIN CERTIFICATE-----
-MIIBlzCCAT6gAwIBAgIUQ/WR0d6I/COiZLMGYFc+ewwHatIwCgYIKoZIzj0EAwIw
-GzEZMBcGA1UEAwwQTG9ja3N0ZXAgdGVzdCBDQTAgFw0yNjExMjkxNDUyMTNaGA8y
-MTI2MTEwNTE0NTIxM1owGzEZMBcGA1UEAwwQbWVtYmVyLW9mLWEtdGVzdDBZMBMG
-ByqGSM49AgEGCCqGSM49AwEHA0IABPXopukDDwxoKdmL4k9UjTFgFEM7mc1W6Qd9
-w9nCy1n/U/genxHroYFn7D1raOGd7027Hh9ZINS5rsxK+d1HOgGjXjBcMBoGA1Ud
-EQQTMBGHBH8AAAGCCWxvY2FsaG9zdDAdBgNVHQ4EFgQUne0lEerK6G8cVQlKO873
-qvxOK80wHwYDVR0jBBgwFoAUaaq47TN1qcfNpUvIhxtJBIPRHRowCgYIKoZIzj0E
-AwIDRwAwRAIgdge2DodV1D95ee8D6hGMu0O/iquEePLeyVF7z0v9efwCICdVdaIX
-FwhgBWokBez5LHS2aeQCwWBjZlFMPYwyj+A8
------END CERTIFICATE-----
-`,
-  ca: `-----BEGIN CERTIFICATE-----
-MIIBjTCCATOgAwIBAgIUaXJ51Xn/f7nZXObWeypIBbLFPJgwCgYIKoZIzj0EAwIw
-GzEZMBcGA1UEAwwQTG9ja3N0ZXAgdGVzdCBDQTAgFw0yNjExMjkxNDUyMTJaGA8y
-MTI2MTEwNTE0NTIxMlowGzEZMBcGA1UEAwwQTG9ja3N0ZXAgdGVzdCBDQTBZMBMG
-ByqGSM49AgEGCCqGSM49AwEHA0IABGP5BxRamrnxghcpRrlnWqLIkIFEjWsRkMTP
-fIn1+MjjC7stGRij7DnEbRLbpTiZLjKcFtqytx7V02mHJw1IEVejUzBRMB0GA1Ud
-DgQWBBRpqrjtM3Wpx82lS8iHG0kEg9EdGjAfBgNVHSMEGDAWgBRpqrjtM3Wpx82l
-S8iHG0kEg9EdGjAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0gAMEUCIQD2
-4H+OfofRnOmWVBpBkPQIvSAghiCbO4tNGBhuCh7JZQIgLpXoALBz1HjGiPeLyLfz
-AEMwB7gI1y7UnARnoBN61tw=
------END CERTIFICATE-----
-`,
-} as const;
+import { TestAuthority } from "@lockstep/gateway/testing/certificates";
+import type { TransportTls } from "../index.ts";
 
-export const STRANGER_TLS = {
-  key: `-----BEGIN EC PRIVATE KEY-----
-MHcCAQEEILia9zSzmySfGzI4z2olfl2pkF8McwA2/hTZT7sMD7aHoAoGCCqGSM49
-AwEHoUQDQgAEL9IhuDhmV6V7QVNx5IkO/Qmo/w85P5qMf9ypwiKHygFoetDxcOop
-Sal0+0HgpEV3t+4SpGA4KOhF2me9U9UzWQ==
------END EC PRIVATE KEY-----
-`,
-  cert: `-----BEGIN CERTIFICATE-----
-MIIBljCCAT2gAwIBAgIUCCDc1G92VlE6MbJzxP1wnThzhggwCgYIKoZIzj0EAwIw
-GDEWMBQGA1UEAwwNT3RoZXIgdGVzdCBDQTAgFw0yNjExMjkxNDUyMTNaGA8yMTI2
-MTEwNTE0NTIxM1owHTEbMBkGA1UEAwwSc3RyYW5nZXItdG8tYS10ZXN0MFkwEwYH
-KoZIzj0CAQYIKoZIzj0DAQcDQgAEL9IhuDhmV6V7QVNx5IkO/Qmo/w85P5qMf9yp
-wiKHygFoetDxcOopSal0+0HgpEV3t+4SpGA4KOhF2me9U9UzWaNeMFwwGgYDVR0R
-BBMwEYcEfwAAAYIJbG9jYWxob3N0MB0GA1UdDgQWBBQPaV3bqX1cMmOUgFe6Mi7O
-esvAezAfBgNVHSMEGDAWgBSfsJNMRr24QE1BlVbCDPlXJCYLSjAKBggqhkjOPQQD
-AgNHADBEAiB46abJ7lLZi3y9qG1Da8u2SUp4HO/rmUx+sidL+Uj//AIgSF3g6oGp
-wHvJ7F6rbaFrqqLKD8HGv/lXdpS1FbTTEYY=
------END CERTIFICATE-----
-`,
-  ca: `-----BEGIN CERTIFICATE-----
-MIIBjTCCATOgAwIBAgIUaXJ51Xn/f7nZXObWeypIBbLFPJgwCgYIKoZIzj0EAwIw
-GzEZMBcGA1UEAwwQTG9ja3N0ZXAgdGVzdCBDQTAgFw0yNjExMjkxNDUyMTJaGA8y
-MTI2MTEwNTE0NTIxMlowGzEZMBcGA1UEAwwQTG9ja3N0ZXAgdGVzdCBDQTBZMBMG
-ByqGSM49AgEGCCqGSM49AwEHA0IABGP5BxRamrnxghcpRrlnWqLIkIFEjWsRkMTP
-fIn1+MjjC7stGRij7DnEbRLbpTiZLjKcFtqytx7V02mHJw1IEVejUzBRMB0GA1Ud
-DgQWBBRpqrjtM3Wpx82lS8iHG0kEg9EdGjAfBgNVHSMEGDAWgBRpqrjtM3Wpx82l
-S8iHG0kEg9EdGjAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0gAMEUCIQD2
-4H+OfofRnOmWVBpBkPQIvSAghiCbO4tNGBhuCh7JZQIgLpXoALBz1HjGiPeLyLfz
-AEMwB7gI1y7UnARnoBN61tw=
------END CERTIFICATE-----
-`,
-} as const;
+export const AUTHORITY: TestAuthority = new TestAuthority("Lockstep test CA");
+const OTHER_AUTHORITY = new TestAuthority("Other test CA");
+
+/** A certificate for loopback and, if there is a name, of that member. */
+export function memberTls(name?: string, authority: TestAuthority = AUTHORITY): TransportTls {
+  const leaf = authority.issue({
+    commonName: "member-of-a-test",
+    ...(name === undefined ? {} : { uris: [`lockstep://cell/member/${name}`], ips: [], dns: ["elsewhere"] }),
+  });
+  return { ...leaf, ca: authority.cert };
+}
+
+export const MEMBER_TLS: TransportTls = memberTls();
+
+/** Trusts the members, who do not trust it. */
+export const STRANGER_TLS: TransportTls = { ...memberTls(undefined, OTHER_AUTHORITY), ca: AUTHORITY.cert };

@@ -55,7 +55,12 @@ export class Host implements TransportHandlers {
   onRequest: TransportHandlers["request"] = (_from, body, answer) => answer(body);
   onSnapshot: (offer: SnapshotOffer) => SnapshotReceiver | undefined = () => undefined;
 
+  /** Set by a test with TLS. */
+  recognise?: NonNullable<TransportHandlers["recognise"]>;
+  admitted = false;
+
   admit(): AdmissionVerdict {
+    this.admitted = true;
     return this.verdict;
   }
   messages(_from: MemberId, messages: readonly Message[]): void {
