@@ -6,7 +6,7 @@ import { BUSY_LOOK_MS } from "./time.ts";
 
 export function dropLeftovers(facts: Facts): Outcome | undefined {
   const { configuration, operation } = facts;
-  if (configuration === undefined) return dropUnfounded(facts);
+  if (configuration === undefined) return undefined;
   const wanted = new Set(operation?.incoming ?? []);
   const gone = facts.members.find(
     ({ kind, object, name }) => kind === undefined && object !== undefined && !wanted.has(name),
@@ -46,8 +46,13 @@ export function dropLeftovers(facts: Facts): Outcome | undefined {
 }
 
 /** A first member that was deleted before anybody heard of its cell: nobody depends on it. */
-function dropUnfounded(facts: Facts): Outcome | undefined {
-  if (facts.previous.cellId !== undefined || facts.operation?.kind === "Recover") return undefined;
+export function dropUnfounded(facts: Facts): Outcome | undefined {
+  if (
+    facts.configuration !== undefined ||
+    facts.previous.cellId !== undefined ||
+    facts.operation?.kind === "Recover"
+  )
+    return undefined;
   const doomed = facts.members.find(
     (member) => member.deleting && member.id === undefined && member.status === undefined,
   );

@@ -15,11 +15,11 @@
  * 12. Role labels, then members that are none any more and learners that nobody wants.
  * 13. The operation under way.
  * 14. Clients are admitted; requests whose operation ended are answered.
- * 15. Something to begin: shrinking, a replacement, a sick member's restart, growth, requests, a roll, a slow disk,
+ * 15. Something to begin: shrinking, a sick member's restart, a replacement, growth, requests, a roll, a slow disk,
  *     certificates, the format version.
  */
 import type { CoordinationCellStatus, OperationStatus } from "../api/types.ts";
-import { dropLeftovers } from "./cleanup.ts";
+import { dropLeftovers, dropUnfounded } from "./cleanup.ts";
 import { conditionsOf, phaseOf } from "./conditions.ts";
 import { foundCell, learnCellId } from "./create.ts";
 import { deleteCell } from "./deletion.ts";
@@ -47,6 +47,7 @@ const RULES: readonly Rule[] = [
   issueCertificates,
   keepShared,
   keepPods,
+  dropUnfounded,
   foundCell,
   blind,
   joint,
@@ -58,8 +59,8 @@ const RULES: readonly Rule[] = [
   admitClients,
   answerRequests,
   startShrink,
-  startReplace,
   startSickRoll,
+  startReplace,
   startResize,
   startRequest,
   startRoll,
@@ -170,7 +171,7 @@ function rotateCertificates(facts: Facts): Outcome | undefined {
 
 function blind(facts: Facts): Outcome | undefined {
   if (facts.configuration !== undefined) return undefined;
-  return { lookAgainMs: SICK_LOOK_MS };
+  return { lookAgainMs: facts.previous.admitted === true ? SICK_LOOK_MS : BUSY_LOOK_MS };
 }
 
 function joint(facts: Facts): Outcome | undefined {

@@ -13,6 +13,7 @@ import { atStep, endOperation, isOverdue } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { choosePlace } from "./placement.ts";
 import { isVerified, mayVote, nextLeader, riskOf } from "./safety.ts";
+import { awaitsRestart } from "./start.ts";
 import { BUSY_LOOK_MS, fromStamp, PROGRESS_DEADLINE_MS, SETTLE_MS, toStamp } from "./time.ts";
 
 const RECONFIGURING = new Set(["Create", "Grow", "Shrink", "Replace"]);
@@ -78,6 +79,9 @@ function cancelReason(facts: Facts, operation: OperationStatus): string | undefi
     const member = findMember(facts, only);
     if (member?.kind === undefined) return `${only} is no member of the cell any more`;
     if (trigger === "Lost" && member.healthy) return `${only} is well again`;
+    if (trigger === "Lost" && member.view.node !== "gone" && awaitsRestart(facts, member)) {
+      return `${only} is restarted with the new spec first`;
+    }
   }
   const after = facts.voters.length + incoming.length - outgoing.length;
   if (kind !== "Replace" && after !== facts.spec.voters) {
@@ -92,10 +96,11 @@ function cancelReason(facts: Facts, operation: OperationStatus): string | undefi
 
 function bringMembers(facts: Facts, operation: OperationStatus): Outcome | undefined {
   const { incoming = [], outgoing = [] } = operation;
+  const missing = incoming.find((name) => findMember(facts, name)?.object === undefined);
+  if (missing !== undefined) return makeMember(facts, operation, missing);
   for (const name of incoming) {
     const member = findMember(facts, name);
-    if (member?.object === undefined) return makeMember(facts, operation, name);
-    if (member.kind !== undefined) continue;
+    if (member === undefined || member.kind !== undefined) continue;
     const trouble = member.view.pod?.trouble ?? member.view.claim?.trouble ?? facts.o.obstacles[0];
     const message = `Waits for ${name} to join as a learner.`;
     return {

@@ -106,7 +106,10 @@ function restart(facts: Facts, operation: OperationStatus, member: MemberFacts):
   const uid = member.view.pod?.uid ?? "";
   return {
     action: { kind: "delete-pod", member: member.name, uid, why: operation.cause },
-    operation: atStep(facts, operation, `restart ${member.name}`, message),
+    operation: {
+      ...atStep(facts, operation, `restart ${member.name}`, message),
+      outgoing: [member.name],
+    },
     waiting: { reason: "Roll", message },
     lookAgainMs: BUSY_LOOK_MS,
   };

@@ -2,7 +2,7 @@
 import type { OperationStatus, OperationTrigger } from "../api/types.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
 import { memberNames } from "./names.ts";
-import { backoffLeftMs, beginOperation } from "./outcome.ts";
+import { backoffLeftMs, beginOperation, isOverdue } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { choosePlace } from "./placement.ts";
 import { riskOf } from "./safety.ts";
@@ -77,21 +77,25 @@ function isDeleted(member: MemberFacts): boolean {
 }
 
 function isLostForGood(facts: Facts, member: MemberFacts): boolean {
-  if (member.heard || member.healthy || isBrokenByRoll(facts, member)) return false;
+  if (member.heard || member.healthy) return false;
   if (member.view.node === "gone") return true;
-  return member.lostSinceMs !== undefined && facts.nowMs - member.lostSinceMs >= facts.lossAfterMs;
+  const isLong = member.lostSinceMs !== undefined && facts.nowMs - member.lostSinceMs >= facts.lossAfterMs;
+  return isLong && !awaitsRestart(facts, member) && !isBrokenByRoll(facts, member);
+}
+
+/** A sick member that runs with an older spec is restarted with the new one before it is given up. */
+export function awaitsRestart(facts: Facts, member: MemberFacts): boolean {
+  return facts.spec.updatePolicy.mode === "Rolling" && member.outdated && !hasLostNode(member);
 }
 
 /** What a bad image broke, another member of the same image does not mend. */
 function isBrokenByRoll(facts: Facts, member: MemberFacts): boolean {
-  const { pod, node } = member.view;
-  return (
-    facts.operation?.kind === "Roll" &&
-    pod !== undefined &&
-    !member.outdated &&
-    node !== "gone" &&
-    !hasLostNode(member)
-  );
+  const { operation } = facts;
+  if (operation?.kind !== "Roll" || operation.outgoing?.includes(member.name) !== true) return false;
+  if (member.outdated || hasLostNode(member)) return false;
+  const isProven = facts.voters.some((other) => other.healthy && !other.outdated);
+  const isImage = member.view.pod?.trouble?.reason.includes("Image") === true;
+  return !isProven && (isImage || !isOverdue(facts, operation));
 }
 
 function hasLostNode({ view }: MemberFacts): boolean {

@@ -1,5 +1,5 @@
 /** Members as the status shows them; what is not seen now stays as it was last seen. */
-import type { CellMemberStatus, MemberSummary } from "../api/types.ts";
+import type { MemberSummary } from "../api/types.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
 import { toStamp } from "./time.ts";
 
@@ -67,20 +67,4 @@ function messageOf(facts: Facts, member: MemberFacts): string | undefined {
     return "It does not answer.";
   }
   return member.status?.ready === false ? member.status.notReady : undefined;
-}
-
-/** Status of a CellMember object, as the caller writes it. `id` is kept once it is known: names are not used twice. */
-export function memberStatusOf(facts: Facts, member: MemberFacts): CellMemberStatus {
-  const summary = summarizeMember(facts, member);
-  const cellId = member.kind === undefined ? member.object?.status?.cellId : facts.configuration?.cellId;
-  return {
-    ...optional("observedGeneration", member.object?.metadata.generation),
-    ...optional("memberId", member.id),
-    ...optional("cellId", cellId ?? member.object?.status?.cellId),
-    role: summary.role,
-    ...optional("zone", summary.zone),
-    ...optional("node", summary.node),
-    ready: summary.ready,
-    ...optional("message", summary.message),
-  };
 }

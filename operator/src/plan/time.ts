@@ -1,23 +1,23 @@
 /** Time as values: RFC 3339 stamps and durations of the API, in milliseconds. Nothing here reads a clock. */
 
 /** How long incoming members must stay caught up before they are promoted. */
-export const SETTLE_MS = 5_000;
+export const SETTLE_MS: number = 5_000;
 /** An operation that may still be cancelled is, when nothing moved for so long. */
-export const PROGRESS_DEADLINE_MS = 10 * 60_000;
+export const PROGRESS_DEADLINE_MS: number = 10 * 60_000;
 /** At most one automatic replacement per cell in this time. */
-export const AUTOMATIC_REPLACEMENT_EVERY_MS = 60 * 60_000;
+export const AUTOMATIC_REPLACEMENT_EVERY_MS: number = 60 * 60_000;
 /** A member that the leader has not heard of for longer is counted as silent. */
-export const SILENT_MS = 3_000;
+export const SILENT_MS: number = 3_000;
 /** Quorum that is not seen for longer does not come back by itself: a person is asked. */
-export const QUORUM_LOST_MS = 5 * 60_000;
+export const QUORUM_LOST_MS: number = 5 * 60_000;
 /** A recovery waits so long for the quorum to come back: a moment's silence must not end a cell. */
-export const RECOVERY_PATIENCE_MS = 60_000;
+export const RECOVERY_PATIENCE_MS: number = 60_000;
 /** Certificates that end sooner are a warning. */
-export const CERTIFICATE_WARNING_MS = 24 * 60 * 60_000;
+export const CERTIFICATE_WARNING_MS: number = 24 * 60 * 60_000;
 /** Looking again while something is under way. */
-export const BUSY_LOOK_MS = 1_000;
+export const BUSY_LOOK_MS: number = 1_000;
 /** Looking again while something is wrong. */
-export const SICK_LOOK_MS = 5_000;
+export const SICK_LOOK_MS: number = 5_000;
 
 const BACKOFF_MS_MIN = 30_000;
 const BACKOFF_MS_MAX = 30 * 60_000;
