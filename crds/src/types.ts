@@ -64,7 +64,11 @@ export async function generateTypes(definitions: readonly Definition[]): Promise
     properties: Object.fromEntries([...named.keys()].map((name) => [name, reference(name)])),
   };
   const text = await compile(root, "GeneratedRoot", { bannerComment: BANNER, format: false });
-  return format(readonly(oneLineComments(text)), { parser: "typescript", printWidth: 110, trailingComma: "all" });
+  return format(readonly(oneLineComments(text)), {
+    parser: "typescript",
+    printWidth: 110,
+    trailingComma: "all",
+  });
 }
 
 function reference(name: string): JSONSchema {

@@ -8,7 +8,7 @@ import {
   PORTS,
   serviceAccountName,
 } from "../api/names.ts";
-import type { CellMember, CoordinationCell, CoordinationCellSpec } from "../api/types.ts";
+import type { CellMember, CoordinationCell, CoordinationCellSpec, PodOverlay } from "../api/types.ts";
 import type { PodMode, PodRole } from "../plan/types.ts";
 import { memberArguments, recoverArguments, TLS_PATH, VOLUME_PATH } from "./arguments.ts";
 import { controlledBy } from "./owner.ts";
@@ -73,15 +73,13 @@ export function memberPod(input: MemberPodInput): Pod {
 function podSpec(input: MemberPodInput, name: string): PodSpec {
   const { cell, member, otherNodes, mode } = input;
   const { spec } = cell;
-  const overlay = spec.podTemplate?.spec ?? {};
   const affinity = nodeAffinity({ topology: spec.topology, zone: member.spec.zone, otherNodes });
-  // The variables belong to the container, everything else in the overlay to the Pod.
-  const { env: _env, serviceAccountName: account, ...rest } = overlay;
+  const overlay = spec.podTemplate?.spec;
   return {
-    ...rest,
+    ...podOverlay(overlay ?? {}),
     hostname: name,
     subdomain: peersServiceName(cell.metadata.name),
-    serviceAccountName: account ?? serviceAccountName(cell.metadata.name),
+    serviceAccountName: overlay?.serviceAccountName ?? serviceAccountName(cell.metadata.name),
     automountServiceAccountToken: false,
     enableServiceLinks: false,
     restartPolicy: "Always",
@@ -100,6 +98,20 @@ function podSpec(input: MemberPodInput, name: string): PodSpec {
       : {}),
     containers: [memberContainer(input)],
     volumes: volumes(spec, member.metadata.name),
+  };
+}
+
+/** What the user adds to the Pod as such; the rest of the overlay has its own place. */
+function podOverlay(overlay: PodOverlay): Partial<PodSpec> {
+  const { nodeSelector, tolerations, priorityClassName, runtimeClassName, schedulerName, imagePullSecrets } =
+    overlay;
+  return {
+    ...(nodeSelector === undefined ? {} : { nodeSelector }),
+    ...(tolerations === undefined ? {} : { tolerations }),
+    ...(priorityClassName === undefined ? {} : { priorityClassName }),
+    ...(runtimeClassName === undefined ? {} : { runtimeClassName }),
+    ...(schedulerName === undefined ? {} : { schedulerName }),
+    ...(imagePullSecrets === undefined ? {} : { imagePullSecrets }),
   };
 }
 

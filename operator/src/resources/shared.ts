@@ -128,7 +128,7 @@ function clientPeers({ spec: { allowedNamespaces } }: CoordinationCell): readonl
     case "All":
       return [{ namespaceSelector: {} }];
     case "Selector": {
-      const matchLabels = allowedNamespaces?.selector?.matchLabels;
+      const matchLabels = allowedNamespaces.selector?.matchLabels;
       return matchLabels === undefined ? [own] : [own, { namespaceSelector: { matchLabels } }];
     }
   }

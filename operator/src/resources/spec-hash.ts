@@ -18,7 +18,7 @@ export function podSpecHash(spec: CoordinationCellSpec): string {
     tls: { memberSecretName: tls.memberSecretName },
   };
   return createHash("sha256")
-    .update(JSON.stringify(canonical(parts)) ?? "")
+    .update(JSON.stringify(canonical(parts) ?? {}))
     .digest("hex")
     .slice(0, 16);
 }
