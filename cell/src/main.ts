@@ -10,6 +10,10 @@ import { MEMBER_DEFAULTS, assertListenAllowed, parseAddress, tlsOptionsOf } from
 import type { MemberOptions, Origin, TlsFlags } from "./member/options.ts";
 import { startMember } from "./member/member.ts";
 import { dumpFolder, verifyFolder } from "./member/offline.ts";
+import { createNodePlatform } from "./member/platform.ts";
+import { recoveryReport, recoverOptionsOf } from "./member/recover-flags.ts";
+import type { RecoverFlags } from "./member/recover-flags.ts";
+import { recoverFolder } from "./member/recover.ts";
 import type { RetentionPolicy } from "./machine/types.ts";
 import type { Environment, Log } from "./replica/environment.ts";
 
@@ -69,10 +73,6 @@ program
   .option("--advertise-peer <host:port>", "what members dial (default: --peer)")
   .option("--advertise-admin <host:port>", "what operators are told to dial (default: --admin)")
   .option("--advertise-ops <host:port>", "where probes find it (default: --ops)")
-  .option("--log-level <level>", "debug, info, warn or error", "info")
-  .option("--tick-ms <ms>", "unit of elections and heartbeats", count, MEMBER_DEFAULTS.tickMs)
-  .option(
-    "--quota-bytes <bytes>",
   .option(
     "--tls-cert <file>",
     "this member's certificate: URI lockstep://CELL-UID/member/NAME (read anew on change)",
@@ -80,6 +80,10 @@ program
   .option("--tls-key <file>", "its key")
   .option("--tls-ca <file>", "certificates of the authorities to trust; the four flags of TLS go together")
   .option("--tls-cell-uid <uid>", "the cell's name in certificates")
+  .option("--log-level <level>", "debug, info, warn or error", "info")
+  .option("--tick-ms <ms>", "unit of elections and heartbeats", count, MEMBER_DEFAULTS.tickMs)
+  .option(
+    "--quota-bytes <bytes>",
     "live and retained data the cell may hold",
     count,
     ADMISSION_DEFAULTS.quotaBytes,
@@ -130,6 +134,31 @@ program
     }
   });
 
+program
+  .command("recover")
+  .description(
+    "After a cell has lost its majority for good: make a stopped member's folder the only voter of a new cell. Run again, it changes nothing.",
+  )
+  .argument("<dir>", "the member's folder")
+  .requiredOption("--name <name>", "the member's new name, never used in the old cell")
+  .option("--expect-cell-id <id>", "refuse unless the folder belongs to this cell")
+  .option(
+    "--expect-applied-index <index>",
+    "refuse unless the folder holds everything up to this index",
+    count,
+  )
+  .option("--advertise-client <host:port>", "what clients are told to dial (default: as before)")
+  .option("--advertise-http <host:port>", "what HTTP clients are told to dial (default: as before)")
+  .option("--advertise-peer <host:port>", "what members dial (default: as before)")
+  .option("--advertise-admin <host:port>", "what operators are told to dial (default: as before)")
+  .option("--advertise-ops <host:port>", "where probes find it (default: as before)")
+  .option("-o, --output <format>", "text or json", "text")
+  .action(async (directory: string, flags: RecoverFlags) => {
+    const recovery = await recoverFolder(recoverOptionsOf(directory, flags), createNodePlatform());
+    const { lines } = recoveryReport(recovery);
+    console.log(flags.output === "json" ? JSON.stringify(recovery, undefined, 2) : lines.join("\n"));
+  });
+
 program.parseAsync().catch((error: unknown) => {
   console.error(describe(error));
   process.exit(EXIT.failed);
@@ -170,6 +199,7 @@ async function runMember(flags: MemberFlags): Promise<void> {
       },
     );
   };
+  process.on("SIGHUP", () => running?.reloadCertificates());
   process.on("SIGTERM", () => stop(EXIT.ok, "SIGTERM"));
   process.on("SIGINT", () => stop(EXIT.ok, "SIGINT"));
 
@@ -199,7 +229,6 @@ async function runMember(flags: MemberFlags): Promise<void> {
   log.info("serving", {
     cellId: running.identity.cellId,
     memberId: running.identity.memberId,
-  process.on("SIGHUP", () => running?.reloadCertificates());
     client: flags.client,
     http: flags.http,
   });
@@ -228,12 +257,15 @@ function toOptions(flags: MemberFlags): MemberOptions {
   };
   for (const [what, address] of Object.entries(listen)) parseAddress(what, address);
   for (const [what, address] of Object.entries(advertise)) parseAddress(`advertise-${what}`, address);
+  const tls = tlsOptionsOf(flags);
+  assertListenAllowed(listen, tls);
   return {
     directory: flags.data,
     name: flags.name,
     origin: originOf(flags),
     listen,
     advertise,
+    ...(tls === undefined ? {} : { tls }),
     version,
     ...MEMBER_DEFAULTS,
     tickMs: flags.tickMs,
@@ -257,15 +289,12 @@ function originOf(flags: MemberFlags): Origin {
   if (flags.bootstrap === true && flags.join !== undefined) {
     throw new TypeError("give --bootstrap or --join, not both");
   }
-  const tls = tlsOptionsOf(flags);
-  assertListenAllowed(listen, tls);
   if (flags.bootstrap === true) return { kind: "bootstrap" };
   if (flags.join !== undefined) return { kind: "join", targets: flags.join.split(",") };
   return { kind: "existing" };
 }
 
 function createEnvironment(log: Log, fatal: (error: Error) => void): Environment {
-    ...(tls === undefined ? {} : { tls }),
   return {
     clock: { monotonicMs: () => performance.now(), wallMs: () => Date.now() },
     // 48 random bits: elections of many members must not fall into step.

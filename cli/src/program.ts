@@ -320,6 +320,29 @@ function addCellCommands({ program, run }: Registrar): void {
     .argument("[flags...]")
     .action(run<[string[]]>(({ terminal }, flags) => runCellProgram(terminal, ["member", ...flags])));
   offline("verify", "check a stopped member's folder", "Checks a stopped member's log and store for damage.");
+  program
+    .command("recover")
+    .summary("make a cell of a stopped member, after its majority is lost")
+    .description(
+      "Makes a stopped member's folder the only voter of a new cell, when the majority of the old one is lost for good;\nthe flags are those of the member's program. Run again with the same ones, it changes nothing.",
+    )
+    .allowUnknownOption()
+    .argument("<folder>", "the member's folder; the member must be stopped")
+    .argument(
+      "[flags...]",
+      "--name NEW-NAME [--expect-cell-id ID] [--expect-applied-index N] [--advertise-client HOST:PORT ...]",
+    )
+    .action(
+      run<[string, string[]]>(({ terminal, options }, folder, flags) =>
+        runCellProgram(terminal, [
+          "recover",
+          folder,
+          ...flags,
+          "-o",
+          options.output === "json" ? "json" : "text",
+        ]),
+      ),
+    );
   offline("dump", "print a stopped member's folder", "Prints what a stopped member's folder holds.");
   program
     .command("dev")

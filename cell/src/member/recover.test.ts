@@ -205,7 +205,8 @@ describe("offline recovery of a folder", () => {
       whole(),
     );
     assert.equal(outcome, "recovered");
-    assert.equal(from.cellId, before?.cellId);
+    assert.ok(before !== undefined);
+    assert.equal(from.cellId, before.cellId);
     assert.equal(from.lastIndex, LAST_INDEX);
     assert.notEqual(identity.cellId, before.cellId);
     assert.notEqual(identity.incarnation, before.incarnation);
