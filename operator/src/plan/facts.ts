@@ -15,6 +15,8 @@ import type { MemberView, Observation } from "./types.ts";
 export const CAUGHT_UP_ENTRIES_MAX = 1_000;
 /** Syncs of a healthy disk take a few milliseconds. */
 const SLOW_SYNC_US = 200_000;
+/** A restart or a short cut of the network is over by then. */
+const GONE_MS = 20_000;
 const DEFAULT_AFTER_MS = 10 * 60_000;
 
 export interface MemberFacts {
@@ -32,6 +34,8 @@ export interface MemberFacts {
   readonly status: MemberStatus | undefined;
   /** The leader hears of it: it counts for a majority whatever Kubernetes says. */
   readonly heard: boolean;
+  /** Not heard of for so long that it is no moment's weakness. */
+  readonly gone: boolean;
   /** Entries behind the leader. */
   readonly lag: number | undefined;
   /** Furthest index that the leader knows it to have. */
@@ -78,13 +82,13 @@ export function findMember(facts: Facts, name: string): MemberFacts | undefined 
 }
 
 export function factsOf(o: Observation): Facts {
-  const previous = o.cell.status ?? {};
+  const previous = rebuilt(o);
   const strange =
     o.configuration !== undefined &&
     previous.cellId !== undefined &&
     o.configuration.cellId !== previous.cellId;
   const configuration = strange ? undefined : o.configuration;
-  const members = o.members.map((view) => memberFacts(o, configuration, view));
+  const members = o.members.map((view) => memberFacts({ o, previous }, configuration, view));
   const { replacementPolicy } = o.cell.spec;
   return {
     o,
@@ -103,15 +107,28 @@ export function factsOf(o: Observation): Facts {
   };
 }
 
+interface Before {
+  readonly o: Observation;
+  readonly previous: CoordinationCellStatus;
+}
+
+/** A status that was lost is made again: the cell's id also stands at its members. */
+function rebuilt(o: Observation): CoordinationCellStatus {
+  const status = o.cell.status ?? {};
+  if (status.cellId !== undefined) return status;
+  const cellId = o.members.map(({ object }) => object?.status?.cellId).find((id) => id !== undefined);
+  return cellId === undefined ? status : { ...status, cellId };
+}
+
 function memberFacts(
-  o: Observation,
+  { o, previous }: Before,
   configuration: CellConfiguration | undefined,
   view: MemberView,
 ): MemberFacts {
   const { name, object, pod } = view;
-  const summary = o.cell.status?.members?.find((member) => member.name === name);
+  const summary = previous.members?.find((member) => member.name === name);
   const configured = configuration?.members.find((member) => member.name === name);
-  const cellId = o.cell.status?.cellId ?? configuration?.cellId;
+  const cellId = previous.cellId ?? configuration?.cellId;
   const isOurs =
     (cellId === undefined || view.status?.cellId === cellId) &&
     (configured === undefined || view.status?.incarnation === configured.incarnation);
@@ -133,6 +150,12 @@ function memberFacts(
     isLeader: leading,
     status,
     heard: leading || (progress?.isHeard === true && lostSinceMs === undefined),
+    gone:
+      !leading &&
+      configured !== undefined &&
+      o.leader !== undefined &&
+      lostSinceMs !== undefined &&
+      (o.nowMs - lostSinceMs >= GONE_MS || view.node === "gone"),
     lag: leading ? 0 : progress?.lag,
     match: progress?.match,
     caughtUp,

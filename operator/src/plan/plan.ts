@@ -7,14 +7,14 @@
  *  4. Another cell answers than ours: nothing is changed.
  *  5. The cell's id is written down.
  *  6. Claims that must grow: a full disk must not wait for a healthy member.
- *  7. Certificates that are missing, then shared objects (Services, PodDisruptionBudget): pods need them.
+ *  7. Certificates that are missing, clients' admission, then shared objects (Services, PodDisruptionBudget): pods need them.
  *  8. Pods and claims of members that are missing or ended: on their own volumes, safe without a quorum.
  *  9. The first voter, if the cell is not founded.
  * 10. Nobody can prove what is current: nothing more.
  * 11. A joint configuration: it is left by the cell itself; wait.
  * 12. Role labels, then members that are none any more and learners that nobody wants.
  * 13. The operation under way.
- * 14. Clients are admitted; requests whose operation ended are answered.
+ * 14. Requests whose operation ended are answered.
  * 15. Something to begin: shrinking, a sick member's restart, a replacement, growth, requests, a roll, a slow disk,
  *     certificates, the format version.
  */
@@ -45,6 +45,7 @@ const RULES: readonly Rule[] = [
   learnCellId,
   growClaims,
   issueCertificates,
+  admitClients,
   keepShared,
   keepPods,
   dropUnfounded,
@@ -56,7 +57,6 @@ const RULES: readonly Rule[] = [
   reconfigure,
   roll,
   transfer,
-  admitClients,
   answerRequests,
   startShrink,
   startSickRoll,

@@ -37,8 +37,10 @@ export function keepShared(facts: Facts): Outcome | undefined {
 export function admitClients(facts: Facts): Outcome | undefined {
   const { configuration, previous, spec, voters } = facts;
   if (previous.admitted === true || configuration === undefined || configuration.joint) return undefined;
-  if (voters.length !== spec.voters || voters.some(({ healthy }) => !healthy)) return undefined;
-  if (voters.some(({ view }) => view.pod?.start === "bootstrap")) return undefined;
+  const [founder] = voters;
+  const isAlone = spec.voters === 1 && founder?.healthy === true && founder.view.pod?.start !== "bootstrap";
+  // More than one voter: those that were asked for at first came all at once.
+  if (voters.length === 1 && !isAlone) return undefined;
   return {
     patch: { admitted: true },
     action: {
@@ -50,7 +52,7 @@ export function admitClients(facts: Facts): Outcome | undefined {
       {
         type: "Normal",
         reason: "Admitted",
-        message: `All ${String(spec.voters)} voters have joined; clients are let in.`,
+        message: `All ${String(voters.length)} voters have joined; clients are let in.`,
       },
     ],
     lookAgainMs: 0,

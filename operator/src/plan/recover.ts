@@ -26,7 +26,7 @@ function startRecover(facts: Facts): Outcome | undefined {
     return undefined;
   if (configuration !== undefined || !isQuorumLostLongEnough(facts)) return undefined;
   const survivor = findMember(facts, wish.survivor);
-  if (survivor?.object === undefined || survivor.view.claim === undefined || survivor.deleting) {
+  if (survivor?.object === undefined || survivor.view.claim === undefined) {
     const message = `The survivor ${wish.survivor} that spec.recovery names has no CellMember with a volume. Name one of ${facts.members.map(({ name }) => name).join(", ")}.`;
     return { stalled: { reason: "RecoveryImpossible", message }, lookAgainMs: SICK_LOOK_MS };
   }

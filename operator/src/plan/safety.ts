@@ -26,7 +26,8 @@ export function riskOf(facts: Facts, change: WantedChange): string | undefined {
   if (healthyAfter < quorumOf(after)) {
     return `only ${String(healthyAfter)} of the ${String(after)} voters after it would be healthy`;
   }
-  if (leave.some(({ healthy }) => healthy) && sick.length > 0) {
+  // Who is silent for a moment only still counts as one who votes.
+  if (leave.some(({ gone }) => !gone) && sick.length > 0) {
     return `${listNames(sick)} not healthy, and no healthy voter is touched meanwhile`;
   }
   return undefined;
@@ -48,7 +49,7 @@ export function restartRisk(facts: Facts, member: MemberFacts): string | undefin
   if (member.kind !== "voter") return undefined;
   const others = facts.voters.filter(({ name }) => name !== member.name);
   const sick = others.filter(({ healthy }) => !healthy);
-  if (sick.length === 0 || !member.heard) return undefined;
+  if (sick.length === 0 || member.gone) return undefined;
   return `${listNames(sick)} not healthy, and no healthy voter is touched meanwhile`;
 }
 

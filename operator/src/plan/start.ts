@@ -72,12 +72,12 @@ export function replaceWishes(facts: Facts): readonly ReplaceWish[] {
 }
 
 function isDeleted(member: MemberFacts): boolean {
-  if (member.object === undefined) return !member.heard;
+  if (member.object === undefined) return member.gone;
   return member.deleting || member.view.claim?.terminating === true;
 }
 
 function isLostForGood(facts: Facts, member: MemberFacts): boolean {
-  if (member.heard || member.healthy) return false;
+  if (!member.gone || member.healthy) return false;
   if (member.view.node === "gone") return true;
   const isLong = member.lostSinceMs !== undefined && facts.nowMs - member.lostSinceMs >= facts.lossAfterMs;
   return isLong && !awaitsRestart(facts, member) && !isBrokenByRoll(facts, member);
