@@ -18,7 +18,7 @@ const ORDER = [
 ] as const;
 
 /** Longest message that the resources keep. */
-const MESSAGE_LENGTH_MAX = 4_096;
+const MESSAGE_LENGTH_MAX = 32_768;
 
 /**
  * The whole list as it is to be written: what is not wanted is gone, and `lastTransitionTime` moves only when `status`

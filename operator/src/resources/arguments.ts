@@ -21,16 +21,12 @@ export interface ArgumentsInput {
 
 /** What the cell's program is started with as a member. It listens on every address and tells its host name. */
 export function memberArguments({ cell, member, settings, mode }: ArgumentsInput): readonly string[] {
-  const host = memberHost(member, cell.name, cell.namespace);
-  const ports = Object.entries(PORTS).flatMap(([name, port]) => [
-    `--${name}=0.0.0.0:${String(port)}`,
-    `--advertise-${name}=${host}:${String(port)}`,
-  ]);
   return [
     "member",
     `--data=${DATA_PATH}`,
     `--name=${member}`,
-    ...ports,
+    ...Object.entries(PORTS).map(([name, port]) => `--${name}=0.0.0.0:${String(port)}`),
+    ...advertiseArguments(cell, member),
     `--tls-cert=${TLS_PATH}/tls.crt`,
     `--tls-key=${TLS_PATH}/tls.key`,
     `--tls-ca=${TLS_PATH}/ca.crt`,
@@ -64,8 +60,23 @@ function originArguments(mode: PodMode, cell: CellIdentity): readonly string[] {
 
 /**
  * What the cell's program is started with before a recovered member, in an init container: it makes a new cell of one
- * voter from the volume if that still belongs to `cellId`, and otherwise changes nothing, so it may run again.
+ * voter from the volume if that belongs to `cellId`. Run again after it has, it changes nothing; on the volume of any
+ * other cell it refuses, and the Pod does not start.
  */
-export function recoverArguments(mode: Extract<PodMode, { readonly kind: "recover" }>): readonly string[] {
-  return ["recover", `--data=${DATA_PATH}`, `--name=${mode.newName}`, `--cell-id=${mode.cellId}`];
+export function recoverArguments(
+  mode: Extract<PodMode, { readonly kind: "recover" }>,
+  { cell, member }: Pick<ArgumentsInput, "cell" | "member">,
+): readonly string[] {
+  return [
+    "recover",
+    DATA_PATH,
+    `--name=${mode.newName}`,
+    `--expect-cell-id=${mode.cellId}`,
+    ...advertiseArguments(cell, member),
+  ];
+}
+
+function advertiseArguments(cell: CellIdentity, member: string): readonly string[] {
+  const host = memberHost(member, cell.name, cell.namespace);
+  return Object.entries(PORTS).map(([name, port]) => `--advertise-${name}=${host}:${String(port)}`);
 }

@@ -83,10 +83,12 @@ describe("the Pod of a member", () => {
     const [init] = pod.spec.initContainers ?? [];
     assert.deepEqual(init?.args, [
       "recover",
-      "--data=/var/lib/lockstep/member",
+      "/var/lib/lockstep/member",
       "--name=orders-x7k2p",
-      "--cell-id=old",
+      "--expect-cell-id=old",
+      ...argumentsOf(pod).filter((argument) => argument.startsWith("--advertise-")),
     ]);
+    assert.equal(init.args?.length, 9);
     assert.deepEqual(init.volumeMounts, pod.spec.containers[0]?.volumeMounts);
   });
 

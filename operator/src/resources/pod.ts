@@ -94,7 +94,14 @@ function podSpec(input: MemberPodInput, name: string): PodSpec {
     },
     ...(affinity === undefined ? {} : { affinity: { nodeAffinity: affinity } }),
     ...(mode.kind === "recover"
-      ? { initContainers: [{ ...program(input, "recover"), args: recoverArguments(mode) }] }
+      ? {
+          initContainers: [
+            {
+              ...program(input, "recover"),
+              args: recoverArguments(mode, { cell: identityOf(cell), member: member.metadata.name }),
+            },
+          ],
+        }
       : {}),
     containers: [memberContainer(input)],
     volumes: volumes(spec, member.metadata.name),
