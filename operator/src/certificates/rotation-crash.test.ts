@@ -177,7 +177,7 @@ class World {
 type Event =
   | { readonly kind: "pass" | "crash" | "request" | "join" | "remember" | "act-late" }
   | { readonly kind: "load" | "silence" | "leave"; readonly who: number; readonly by: number }
-  | { readonly kind: "lose-authority" };
+  | { readonly kind: "lose-authority" | "save-authority" | "restore-authority" };
 
 const event: fc.Arbitrary<Event> = fc.oneof(
   { weight: 8, arbitrary: fc.constant({ kind: "pass" as const }) },
@@ -203,11 +203,17 @@ const event: fc.Arbitrary<Event> = fc.oneof(
       by: fc.constant(0),
     }),
   },
-  { weight: 1, arbitrary: fc.constant({ kind: "lose-authority" as const }) },
+  {
+    weight: 2,
+    arbitrary: fc
+      .constantFrom("lose-authority" as const, "save-authority" as const, "restore-authority" as const)
+      .map((kind) => ({ kind })),
+  },
 );
 
 function play(world: World, events: readonly Event[]): void {
   let remembered: Look | undefined;
+  let saved: Authorities | undefined;
   let joined = 0;
   for (const one of events) {
     const member = "who" in one ? world.members[one.who % world.members.length] : undefined;
@@ -240,6 +246,16 @@ function play(world: World, events: readonly Event[]): void {
         break;
       case "leave":
         if (world.members.length > 3) world.members = world.members.filter((other) => other !== member);
+        break;
+      case "save-authority":
+        saved = world.authorities;
+        break;
+      case "restore-authority":
+        // From a backup, however old.
+        if (saved === undefined) break;
+        world.authorities = saved;
+        world.authorityVersion += 1;
+        remembered = undefined;
         break;
       case "lose-authority":
         // In any phase, by a person. Not while another operator still acts on what it saw of it before.

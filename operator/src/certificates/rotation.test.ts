@@ -217,6 +217,15 @@ describe("an authority whose Secret or key is lost", () => {
     );
   });
 
+  it("is trusted on, too, when the Secret was put back as it was before a rotation", () => {
+    for (const held of [onB, { ...onB, signer: undefined }]) {
+      assert.deepEqual(plan({ holders: [member("a", held), member("b", onBoth)] }).step, {
+        kind: "adopt-authority",
+        trusted: ["A", "B"],
+      });
+    }
+  });
+
   it("keeps no newcomer from being counted out until the next one can sign for it", () => {
     const authorities = { phase: "trusting", current: authority("A", { hasKey: false }), next: B } as const;
     const holders = [member("a", onBoth), member("new", undefined)];

@@ -83,8 +83,8 @@ export type RotationStep =
   /** A first authority. */
   | { readonly kind: "create-authority" }
   /**
-   * The authority's Secret is lost while certificates of it are in use: those are trusted on, a next authority is made
-   * and the phase is `trusting`.
+   * The authority's Secret is lost, or is an older one than before, while certificates of another authority are in use:
+   * what holders trust is trusted on, a next authority is made and the phase is `trusting`.
    */
   | { readonly kind: "adopt-authority"; readonly trusted: readonly string[] }
   /** Makes a next authority; the phase is `trusting`. */
@@ -120,7 +120,9 @@ const DUE: Readonly<Record<RotationPhase, DueStep>> = {
 
 export function planRotation(input: RotationInput): RotationPlan {
   const { authorities } = input;
-  if (authorities === undefined) return doing("issue", firstAuthority(input));
+  if (authorities === undefined || isForeign(input, authorities)) {
+    return doing("issue", firstAuthority(input));
+  }
   const due = DUE[authorities.phase];
   for (const holder of input.holders) {
     const wanted = wantedOf(input, authorities, holder);
@@ -156,6 +158,21 @@ function firstAuthority({ holders }: RotationInput): RotationStep {
   return trusted.size === 0
     ? { kind: "create-authority" }
     : { kind: "adopt-authority", trusted: [...trusted].sort() };
+}
+
+/**
+ * Whether somebody holds a certificate of an authority that the Secret does not know, as after it was restored from a
+ * backup. To issue anew from the one that it knows would part those who have it already from those who have not.
+ */
+function isForeign({ holders }: RotationInput, authorities: Authorities): boolean {
+  const known = new Set(authorities.current.fingerprints);
+  if (authorities.phase !== "steady") for (const one of authorities.next.fingerprints) known.add(one);
+  return holders.some(
+    ({ held }) =>
+      held?.isUsable === true &&
+      (held.signer === undefined || !known.has(held.signer)) &&
+      held.trusted.some((fingerprint) => !known.has(fingerprint)),
+  );
 }
 
 function beginIfDue({ isRequested, nowMs }: RotationInput, current: AuthorityFacts): RotationPlan {

@@ -47,6 +47,8 @@ export interface ActParts {
   readonly admin: CellAdmin;
   readonly builders: Builders;
   readonly advanceCertificates: () => Promise<void>;
+  /** Takes away what of the cell stands outside its own namespace. */
+  readonly releaseCertificates?: () => Promise<void>;
   readonly wallMs: () => number;
 }
 
@@ -98,6 +100,7 @@ export async function act(parts: ActParts, target: Target, action: Action): Prom
       await finishRequest(parts, target, action);
       return;
     case "release-cell":
+      await parts.releaseCertificates?.();
       await removeFinalizer(kube, COORDINATION_CELL, cell, CELL_FINALIZER);
       return;
     case "change-membership":

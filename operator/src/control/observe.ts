@@ -85,7 +85,7 @@ function namesOf(members: readonly CellMember[], answers: Answers): readonly str
 }
 
 /** Pods that have an address are asked there; its identity is proved by its certificate, not by the address. */
-function targetsOf(members: readonly CellMember[], pods: readonly Pod[]): readonly MemberTarget[] {
+export function targetsOf(members: readonly CellMember[], pods: readonly Pod[]): readonly MemberTarget[] {
   return members.flatMap((member) => {
     const { name } = member.metadata;
     const ip = pods.find((pod) => pod.metadata.name === podName(name))?.status?.podIP;

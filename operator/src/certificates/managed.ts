@@ -3,15 +3,15 @@
  * {@link planRotation}, and its step becomes the one Secret that is to be written.
  */
 import type { X509Certificate } from "node:crypto";
-import type { Secret } from "../../api/core.ts";
-import type { CellIdentity } from "../../api/labels.ts";
-import type { MemberStatus } from "../../cell/types.ts";
-import type { OwnerReference } from "../../kube/types.ts";
-import type { CertificateHolder } from "../holders.ts";
-import { createAuthority, issueLeaf } from "../issue.ts";
-import type { KeyPair } from "../issue.ts";
-import { bundleHashOf, bundlePem, certificatesOf, fingerprintOf } from "../material.ts";
-import type { Holder, RotationInput, RotationStep } from "../rotation.ts";
+import type { Secret } from "../api/core.ts";
+import type { CellIdentity } from "../api/labels.ts";
+import type { MemberStatus } from "../cell/types.ts";
+import type { OwnerReference } from "../kube/types.ts";
+import type { CertificateHolder } from "./holders.ts";
+import { createAuthority, issueLeaf } from "./issue.ts";
+import type { KeyPair } from "./issue.ts";
+import { bundleHashOf, bundlePem, certificatesOf, fingerprintOf } from "./material.ts";
+import type { Holder, RotationInput, RotationStep } from "./rotation.ts";
 import {
   authoritiesOf,
   authoritySecret,
@@ -21,8 +21,8 @@ import {
   readLeaf,
   readTrust,
   ROTATE_ANNOTATION,
-} from "../secrets.ts";
-import type { AuthorityMaterial, AuthorityState } from "../secrets.ts";
+} from "./secrets.ts";
+import type { AuthorityMaterial, AuthorityState } from "./secrets.ts";
 
 /** Ten years; it is followed by another one after two thirds of them. */
 export const AUTHORITY_DURATION_MS: number = 10 * 365 * 24 * 3_600_000;
