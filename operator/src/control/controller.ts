@@ -13,7 +13,9 @@ import {
   SERVICE_ACCOUNT,
   STORAGE_CLASS,
 } from "../api/kinds.ts";
+import type { Node } from "../api/core.ts";
 import { identityOf, LABEL } from "../api/labels.ts";
+import { same } from "../api/same.ts";
 import type { CoordinationCell } from "../api/types.ts";
 import { GrpcCellAdmin } from "../cell/grpc-admin.ts";
 import type { CellAdmin, MemberTarget } from "../cell/types.ts";
@@ -249,9 +251,10 @@ export class Controller {
         if (kind !== "deleted") namespaces.add(keyOf(object));
         cells.add(cellKeyOfTenant(object));
       }),
-      informers.nodes.subscribe(({ kind }) => {
-        // A node's heartbeats come often and mean nothing: that it came or went does.
-        if (kind !== "updated") everyCell();
+      informers.nodes.subscribe((change) => {
+        // A node's heartbeats come often and mean nothing.
+        if (change.kind !== "updated" || !same(placement(change.previous), placement(change.object)))
+          everyCell();
       }),
       informers.kubernetesNamespaces.subscribe(({ object }) => {
         if (object.metadata.deletionTimestamp === undefined) return;
@@ -357,6 +360,11 @@ export class Controller {
 }
 
 const DRAIN_MS = 5_000;
+
+/** What of a node decides about members: informers have trimmed the rest. */
+function placement({ metadata, spec, status }: Node): unknown {
+  return [metadata.labels, spec, status];
+}
 
 function keyOf({ metadata }: KubeObject): string {
   return `${metadata.namespace ?? ""}/${metadata.name}`;
