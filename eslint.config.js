@@ -50,6 +50,28 @@ export default tseslint.config(
     ["gateway", "cell", "router"],
     "cli imports only proto and client; it starts members as processes",
   ),
+  arrows(
+    ["operator/src/**"],
+    ["gateway", "client", "cell", "router", "cli"],
+    "operator imports only proto: it talks to cells through their admin API",
+  ),
+  {
+    files: ["operator/src/plan/**/*.ts", "operator/src/resources/**/*.ts", "operator/src/namespaces/plan.ts"],
+    ignores: ["**/*.test.ts", "**/testing/**"],
+    rules: {
+      "no-restricted-globals": [
+        "error",
+        { name: "Promise", message: "pure: the controller does the waiting" },
+        { name: "process", message: "pure: decided by the observation alone" },
+      ],
+      "no-restricted-properties": [
+        "error",
+        { object: "Math", property: "random", message: "pure: decided by the observation alone" },
+        { object: "Date", property: "now", message: "pure: the observation says what time it is" },
+      ],
+      "no-restricted-syntax": ["error", { selector: "AwaitExpression", message: "pure: no await" }],
+    },
+  },
   {
     files: ["cell/src/raft/**/*.ts", "cell/src/machine/**/*.ts"],
     ignores: ["**/*.test.ts", "**/testing/**"],
@@ -100,7 +122,7 @@ export default tseslint.config(
     },
   },
   {
-    files: ["**/main.ts", "scripts/**/*.ts", "cli/src/**/*.ts", "bench/src/**/*.ts"],
+    files: ["**/main.ts", "scripts/**/*.ts", "cli/src/**/*.ts", "bench/src/**/*.ts", "e2e/src/**/*.ts"],
     rules: { "no-console": "off" },
   },
 );

@@ -1,4 +1,5 @@
-// Generates proto/src/gen from the .proto sources. `--check` fails when the committed files are stale.
+// Generates what has a source elsewhere: proto/src/gen from the .proto files, types, reference and chart from crds/.
+// `--check` fails when the committed files are stale.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -39,4 +40,14 @@ if (process.argv.includes("--check")) {
 } else {
   rmSync(committed, { recursive: true, force: true });
   generateInto(committed);
+}
+
+// The chart's part comes after what it is made from.
+for (const program of ["crds/src/main.ts", "charts/src/main.ts"]) {
+  const flags = process.argv.includes("--check") ? ["--check"] : [];
+  const { status } = spawnSync(process.execPath, [join(root, program), ...flags], {
+    cwd: root,
+    stdio: "inherit",
+  });
+  if (status !== 0) process.exit(1);
 }

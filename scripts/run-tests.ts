@@ -63,14 +63,20 @@ function runProgram(name: string, file: string, args: readonly string[]): void {
   if (status !== 0) finish(1);
 }
 
-run("unit", ["{gateway,client,cell,cli,bench}/src/**/*.test.ts"], { concurrency: 2 });
+run(
+  "unit",
+  ["{gateway,client,cell,cli,bench,operator,crds,charts,e2e}/src/**/*.test.ts", "scripts/**/*.test.ts"],
+  { concurrency: 2 },
+);
 run("proof", ["test/{sim,linearizability,fuzz}/**/*.test.ts"], { concurrency: 2 });
 runProgram("simulation", "test/sim/main.ts", ["--seeds", nightly ? "10000" : "500"]);
+if (nightly) runProgram("operator simulation", "operator/src/testing/main.ts", ["--seeds", "5000"]);
 if (nightly) runProgram("canaries", "test/sim/main.ts", ["--canaries"]);
 if (nightly) runProgram("fuzz", "test/fuzz/main.ts", ["--cases", "1000000"]);
 // Real processes compete for the same two cores: one file at a time.
 run("conformance", ["test/conformance/**/*.test.ts"], { concurrency: 1 });
 run("cluster", ["test/{cluster,torture}/**/*.test.ts"], { concurrency: 1 });
 if (nightly) runProgram("torture", "test/torture/main.ts", ["--minutes", "10"]);
+if (nightly) runProgram("kubernetes", "e2e/src/main.ts", []);
 
 finish(0);

@@ -22,9 +22,10 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   client: ["@lockstep/proto"],
   cell: ["@lockstep/proto", "@lockstep/gateway"],
   cli: ["@lockstep/proto", "@lockstep/client", "@lockstep/cell"],
+  operator: ["@lockstep/proto"],
 };
 const external = new Set<string>();
-for (const folder of ["", ...Object.keys(arrows), "test", "bench"]) {
+for (const folder of ["", ...Object.keys(arrows), "test", "bench", "e2e"]) {
   const { dependencies = {}, devDependencies = {} } = manifest(folder);
   for (const name of Object.keys({ ...dependencies, ...devDependencies })) {
     if (!name.startsWith("@lockstep/") && name !== "lockstep") external.add(name);
