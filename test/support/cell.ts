@@ -23,10 +23,6 @@ export interface CellOptions {
   readonly adminCredentials?: () => ChannelCredentials;
 }
 
-export interface MemberProcessOptions extends Pick<CellOptions, "adminCredentials"> {
-  readonly flags: readonly string[];
-}
-
 /** One member as a real process with a folder of its own. */
 export class MemberProcess {
   readonly name: string;
@@ -38,12 +34,19 @@ export class MemberProcess {
   #child: ChildProcess | undefined;
   #exit: Promise<number | undefined> = Promise.resolve(undefined);
 
-  constructor(name: string, directory: string, base: number, options: MemberProcessOptions) {
+  /** @param adminCredentials for {@link adminApi}; default: plain text */
+  constructor(
+    name: string,
+    directory: string,
+    base: number,
+    flags: readonly string[],
+    adminCredentials?: ChannelCredentials,
+  ) {
     this.name = name;
     this.directory = directory;
     this.base = base;
-    this.#flags = options.flags;
-    this.adminApi = new AdminApi(this.address(3), options.adminCredentials?.());
+    this.#flags = flags;
+    this.adminApi = new AdminApi(this.address(3), adminCredentials);
   }
 
   /** 0: client, 1: http, 2: peer, 3: admin, 4: ops. */
@@ -149,10 +152,8 @@ export class TestCell {
       this.#proxies.set(name, await PeerProxy.start(base + 5, base + 2));
       flags.push("--advertise-peer", `127.0.0.1:${String(base + 5)}`);
     }
-    const member = new MemberProcess(name, join(this.directory, name), base, {
-      flags,
-      ...(adminCredentials === undefined ? {} : { adminCredentials }),
-    });
+    const directory = join(this.directory, name);
+    const member = new MemberProcess(name, directory, base, flags, adminCredentials?.());
     this.members.push(member);
     return member;
   }

@@ -1,6 +1,9 @@
 import { LockstepError, connect } from "@lockstep/client";
 import type { Client, ConnectOptions } from "@lockstep/client";
 
+/** Default deadline of a write. */
+const WRITE_MS_MAX = 5_000;
+
 /** What a load of writers has been promised: the largest acknowledged value of each of their keys. */
 export interface Acknowledged {
   readonly key: string;
@@ -32,9 +35,10 @@ export class Writers {
   static async start(
     endpoints: readonly string[],
     writers = 16,
-    options: Pick<ConnectOptions, "tls" | "transport"> = {},
+    options: Pick<ConnectOptions, "tls" | "transport" | "deadlineMs"> = {},
   ): Promise<Writers> {
-    return new Writers(await connect({ endpoints: [...endpoints], ...options }), writers);
+    const client = await connect({ endpoints: [...endpoints], deadlineMs: WRITE_MS_MAX, ...options });
+    return new Writers(client, writers);
   }
 
   get acknowledgedCount(): number {
@@ -78,7 +82,7 @@ export class Writers {
   async #write(key: string): Promise<void> {
     for (let value = 1; !this.#stopping; value += 1) {
       try {
-        const { revision } = await this.#client.put(key, String(value), { deadlineMs: 5_000 });
+        const { revision } = await this.#client.put(key, String(value));
         const now = performance.now();
         this.longestGapMs = Math.max(this.longestGapMs, now - this.#lastAckMs);
         this.#lastAckMs = now;

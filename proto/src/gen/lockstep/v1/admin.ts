@@ -128,7 +128,10 @@ export interface StatusResponse {
 }
 
 export interface TlsStatus {
-  /** SHA-256 over the trusted certificates (DER), sorted by their own SHA-256; hex. Equal sets have equal hashes. */
+  /**
+   * Which authorities it trusts: SHA-256, in lower-case hex, over the 32-byte SHA-256 fingerprints (over DER) of the
+   * bundle's certificates, every one once, sorted bytewise, one after the other. Equal sets have equal hashes.
+   */
   bundleHash: string;
   /** SHA-256 of this member's own leaf certificate (DER); hex. */
   leafHash: string;
