@@ -76,6 +76,10 @@ function goOn(facts: Facts, operation: OperationStatus): Outcome {
   if (facts.configuration !== undefined) {
     return endOperation(facts, operation, "Cancelled: the old cell has its quorum back");
   }
+  const wish = facts.spec.recovery;
+  if (wish?.survivor !== survivor.name || wish.cellId !== oldId) {
+    return endOperation(facts, operation, "Cancelled: spec.recovery asks for something else now");
+  }
   return stopOthers(facts, operation, survivor) ?? recoverSurvivor(facts, operation, survivor);
 }
 
@@ -105,7 +109,11 @@ function recoverSurvivor(facts: Facts, operation: OperationStatus, survivor: Mem
   const waiting = { reason: "Recover", message };
   const entered = atStep(facts, operation, "recover", message);
   if (view.pod !== undefined) {
-    const { trouble } = view.pod;
+    const { trouble, uid, specHash, terminating } = view.pod;
+    if (trouble !== undefined && specHash !== view.wantedSpecHash && !terminating) {
+      const why = "it cannot run as it was made, and the spec has changed";
+      return { action: { kind: "delete-pod", member: name, uid, why }, operation: entered, waiting };
+    }
     return {
       operation: entered,
       waiting,

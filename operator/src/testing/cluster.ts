@@ -381,7 +381,9 @@ export class Cluster {
   #boot(process: Process, mode: string, args: readonly string[]): void {
     const { disk, name } = process;
     if (disk.cellId !== undefined) {
-      if (mode === "recover" && args.includes(`--cell-id=${disk.cellId}`)) this.#found(process, "recovered");
+      // An argument names the cell that is given up: another one's volume is left as it is.
+      const isMeant = args.some((argument) => argument.endsWith(`=${disk.cellId ?? ""}`));
+      if (mode === "recover" && isMeant) this.#found(process, "recovered");
       return;
     }
     disk.incarnation ??= `inc-${String((this.#serial += 1))}`;

@@ -440,10 +440,11 @@ export class Nemesis {
     const voters = [...this.#cluster.processes.values()].filter(
       ({ disk }) => disk.cellId === raft.id && raft.configuration.voters.includes(disk.memberId),
     );
-    if (voters.length < 2 || this.#cell()?.status?.admitted !== true) return;
+    if (voters.length < 3 || this.#cell()?.status?.admitted !== true) return;
+    if (raft.joint || voters.length < raft.configuration.voters.length) return;
     this.#overloadDone = true;
     this.#done(`quorum lost ${this.#overload}`);
-    const lost = voters.slice(0, Math.floor(voters.length / 2) + 1);
+    const lost = voters.slice(0, -1);
     if (this.#overload === "passing") {
       for (const { node } of lost) {
         const it = this.#cluster.nodes.get(node);
