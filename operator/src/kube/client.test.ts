@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createKubeClient } from "./client.ts";
+import { classify } from "./errors.ts";
 import { Fence } from "./fence.ts";
 import { Rest } from "./rest.ts";
 import type { RestOptions } from "./rest.ts";
@@ -165,6 +166,9 @@ describe("a KubeClient", () => {
     }
     server.fault = () => ({ kind: "reset" });
     await assert.rejects(client.list(WIDGETS), { reason: "unavailable", status: 0 });
+    const message =
+      "failed to create typed patch object (shop/a; example.com/v1, Kind=Widget): .spec.size: expected numeric";
+    assert.equal(classify({ status: 500, body: { message }, what: "PATCH" }).reason, "invalid");
   });
 
   it("gives a call up at its deadline, and tells that it may have happened", async () => {

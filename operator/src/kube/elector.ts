@@ -49,6 +49,13 @@ interface Seen {
   readonly sinceMs: number;
 }
 
+/** The lease as this process holds it. */
+interface Held {
+  readonly lease: Lease;
+  /** Before it was asked for: others see a renewal later than this, so they wait longer than we write. */
+  readonly sent: { readonly monotonicMs: number; readonly wallMs: number };
+}
+
 /**
  * One holder at a time of a Lease. Trusts no other machine's clock: a lease is over when this process saw it unchanged for
  * its whole duration. A process that could not renew stops itself, well before others may take over.
@@ -79,8 +86,8 @@ export class Elector {
     this.durations = durations;
     this.metrics = options.metrics ?? NO_METRICS;
     const { transport, runtime, fieldManager } = options;
-    // Several attempts fit into the deadline, even when one hangs.
-    const timeoutMs = Math.max(1, Math.floor(renewDeadlineMs / 4));
+    // Two attempts fit into the deadline, one of them after a connection that hung.
+    const timeoutMs = Math.floor((renewDeadlineMs - retryMs) / 2);
     const rest = new Rest({ transport, runtime, lane: "urgent", timeoutMs, metrics: this.metrics });
     this.client = createKubeClient({ rest, fieldManager });
     this.fence = new Fence(options.runtime, () => this.lost());
@@ -125,24 +132,19 @@ export class Elector {
   }
 
   private async attempt(): Promise<void> {
-    const { runtime, name } = this.options;
+    const { name } = this.options;
     this.fence.expire();
     try {
-      // Before anything is sent: others see a renewal later than this, so they wait longer than we write.
-      const from = { monotonicMs: runtime.monotonicMs(), wallMs: runtime.wallMs() };
-      const lease = await this.renewOrTake();
-      if (this.stopping.signal.aborted) {
-        if (lease !== undefined) this.heldState = lease;
-        return;
-      }
-      if (lease === undefined) {
+      const held = await this.renewOrTake();
+      this.heldState = held?.lease;
+      if (this.stopping.signal.aborted) return;
+      if (held === undefined) {
         this.metrics.leaseRenewed(name, "held-by-other");
         return;
       }
       this.metrics.leaseRenewed(name, "ok");
-      this.heldState = lease;
       this.fence.expire();
-      this.fence.extend(from, this.durations.renewDeadlineMs);
+      this.fence.extend(held.sent, this.durations.renewDeadlineMs);
       if (this.fence.holds) this.startTerm();
       else this.fence.expire();
     } catch (thrown) {
@@ -152,8 +154,8 @@ export class Elector {
     }
   }
 
-  /** @returns the lease as this process holds it; undefined: another holds it */
-  private async renewOrTake(): Promise<Lease | undefined> {
+  /** @returns undefined: another holds it */
+  private async renewOrTake(): Promise<Held | undefined> {
     const { namespace, name, identity } = this.options;
     // A renewal needs no look: if anybody else touched the lease, it is refused.
     if (this.heldState !== undefined && this.fence.holds) {
@@ -163,7 +165,10 @@ export class Elector {
     }
     this.heldState = undefined;
     const lease = await this.client.get(LEASES, { namespace, name });
-    if (lease === undefined) return await this.client.create(LEASES, this.newLease());
+    if (lease === undefined) {
+      const sent = this.now();
+      return { sent, lease: await this.client.create(LEASES, this.newLease()) };
+    }
     this.observe(lease);
     const holder = holderOf(lease);
     // Somebody took it by hand: the right is theirs from now on, whatever our time says.
@@ -192,7 +197,7 @@ export class Elector {
   }
 
   /** Takes or renews it, if it is still as `state` says. */
-  private async write(state: Lease): Promise<Lease> {
+  private async write(state: Lease): Promise<Held> {
     const { namespace, name, identity, runtime } = this.options;
     const now = microTime(runtime.wallMs());
     const mine = state.spec?.holderIdentity === identity;
@@ -202,9 +207,15 @@ export class Elector {
       renewTime: now,
       ...(mine ? {} : { acquireTime: now, leaseTransitions: (state.spec?.leaseTransitions ?? 0) + 1 }),
     };
+    const sent = this.now();
     const lease = await this.client.mergePatch(LEASES, { namespace, name }, { spec }, versionOf(state));
     this.observe(lease);
-    return lease;
+    return { sent, lease };
+  }
+
+  private now(): Held["sent"] {
+    const { runtime } = this.options;
+    return { monotonicMs: runtime.monotonicMs(), wallMs: runtime.wallMs() };
   }
 
   private newLease(): Lease {

@@ -10,6 +10,8 @@ export interface StatusBody {
 }
 
 const MESSAGE_LENGTH_MAX = 2_000;
+/** How the apiserver answers 500 to a server-side apply that does not fit the schema: no later try will fare better. */
+const UNTYPED = "failed to create typed patch object";
 const RETRY_AFTER_MS_MAX = 5 * 60_000;
 
 /** @returns undefined when the text is no `Status` (a proxy's page, an old server's "404 page not found"). */
@@ -42,7 +44,8 @@ export function classify(refusal: Refusal): KubeError {
   const said = (body?.message ?? refusal.text ?? "").slice(0, MESSAGE_LENGTH_MAX).trim();
   const retryAfterMs = retryAfter(refusal.retryAfter, body);
   const absentName = status === 404 && body?.reason === "NotFound" ? body.details?.name : undefined;
-  return new KubeError(reasonOf(status, body?.reason), said === "" ? `${what}: ${status}` : said, {
+  const reason = said.startsWith(UNTYPED) ? "invalid" : reasonOf(status, body?.reason);
+  return new KubeError(reason, said === "" ? `${what}: ${status}` : said, {
     status,
     ...(absentName === undefined ? {} : { absentName }),
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),

@@ -69,7 +69,17 @@ describe("an event recorder", () => {
     recorder.record(widget("a"), details("again"));
     await settle();
     assert.equal(written().length, 2);
-    await recorder.stop(0);
+    for (let times = 0; times < 4; times += 1) {
+      recorder.record(widget("a"), details("again"));
+      await settle();
+    }
+    await recorder.stop(1_000);
+    assert.deepEqual(
+      written()
+        .map(({ series }) => series?.count)
+        .sort(),
+      [100, 5],
+    );
     assert.equal(runtime.pending, 0);
   });
 

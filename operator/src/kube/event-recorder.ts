@@ -98,7 +98,8 @@ export class EventRecorder {
   private readonly series = new Map<string, Series>();
   private readonly buckets = new Map<string, TokenBucket>();
   private readonly pending: Series[] = [];
-  private readonly timers = new Set<() => void>();
+  /** Counts that will be written, and how to call that off. */
+  private readonly planned = new Map<Series, () => void>();
   private readonly stopping = new AbortController();
   private writing: Promise<void> | undefined;
 
@@ -132,8 +133,12 @@ export class EventRecorder {
 
   /** Writes what waits, for at most `graceMs`; then no timer of it is left, and nothing more is recorded. */
   async stop(graceMs: number): Promise<void> {
-    for (const cancel of this.timers) cancel();
-    this.timers.clear();
+    for (const [series, callOff] of this.planned) {
+      callOff();
+      series.queued = false;
+      this.enqueue(series);
+    }
+    this.planned.clear();
     const cancel = this.options.runtime.after(graceMs, () => this.stopping.abort());
     while (this.writing !== undefined && !this.stopping.signal.aborted) {
       await Promise.race([this.writing, aborted(this.stopping.signal)]);
@@ -167,12 +172,12 @@ export class EventRecorder {
       return;
     }
     series.queued = true;
-    const cancel = this.options.runtime.after(waitMs, () => {
-      this.timers.delete(cancel);
+    const callOff = this.options.runtime.after(waitMs, () => {
+      this.planned.delete(series);
       series.queued = false;
       this.enqueue(series);
     });
-    this.timers.add(cancel);
+    this.planned.set(series, callOff);
   }
 
   private enqueue(series: Series): void {

@@ -9,7 +9,16 @@ import { WIDGETS, widget } from "./testing/widgets.ts";
 import type { Widget } from "./testing/widgets.ts";
 
 const NAMES = ["a", "b", "c", "d", "e"];
-const STREAM_FAULTS: StreamFault[] = ["drop", "duplicate", "reset", "malformed", "gone", "error", "silence"];
+const STREAM_FAULTS: StreamFault[] = [
+  "drop",
+  "duplicate",
+  "replay",
+  "reset",
+  "malformed",
+  "gone",
+  "error",
+  "silence",
+];
 const STEPS = 120;
 
 /** Holds every change against the law: for each name, versions only grow, and an incarnation that is gone is gone. */

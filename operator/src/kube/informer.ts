@@ -159,8 +159,8 @@ class ReflectedInformer<T extends KubeObject> implements Informer<T> {
       labelSelector,
       fieldSelector,
       limits: { ...REFLECTOR_LIMITS, ...limits },
-      replace: (objects, resourceVersion) => {
-        this.store.replace(namespace, objects.map(trim), resourceVersion);
+      replace: (objects) => {
+        this.store.replace(namespace, objects.map(trim));
         this.unsynced.delete(namespace);
         if (this.synced) this.release();
       },

@@ -92,13 +92,11 @@ export class ObjectStore<T extends KubeObject> {
     return true;
   }
 
-  /** A whole list of one namespace (or, when undefined, of all), as of `resourceVersion`. Tells only differences. */
-  replace(namespace: string | undefined, objects: readonly T[], resourceVersion: string): void {
+  /** A whole list of one namespace (or, when undefined, of all), at least as new as what is held. Tells only differences. */
+  replace(namespace: string | undefined, objects: readonly T[]): void {
     const listed = new Set(objects.map((object) => keyOf(object.metadata)));
-    const absent = this.list(namespace).filter(({ metadata }) => !listed.has(keyOf(metadata)));
-    for (const object of absent) {
-      // Made after the moment that the list shows.
-      if (isOlder(resourceVersion, object.metadata.resourceVersion)) continue;
+    for (const object of this.list(namespace)) {
+      if (listed.has(keyOf(object.metadata))) continue;
       this.unset(keyOf(object.metadata), object);
       this.emit({ kind: "deleted", object });
     }

@@ -31,7 +31,7 @@ export const REFLECTOR_LIMITS: ReflectorLimits = {
   watchMs: 5 * 60_000,
   idleMs: 90_000,
   openMs: 30_000,
-  backoff: { baseMs: 1_000, maxMs: 30_000 },
+  backoff: { baseMs: 1_000, maxMs: 10_000 },
   lineBytesMax: 16 * 1024 * 1024,
   pageSize: 500,
 };
@@ -43,7 +43,7 @@ export interface ReflectorOptions<T extends KubeObject> {
   readonly labelSelector: string | undefined;
   readonly fieldSelector: string | undefined;
   readonly limits: ReflectorLimits;
-  readonly replace: (objects: readonly T[], resourceVersion: string) => void;
+  readonly replace: (objects: readonly T[]) => void;
   readonly event: (event: Exclude<WatchEvent<T>, { type: "BOOKMARK" }>) => void;
   /** Each failure, for logs; the reflector goes on by itself. Must not throw. */
   readonly report: (message: string, error: Error) => void;
@@ -141,7 +141,7 @@ export class Reflector<T extends KubeObject> {
         throw new StaleList(`the list is of ${whole.resourceVersion}, already seen ${this.newest ?? ""}`);
       }
       this.contact();
-      this.options.replace(whole.objects, whole.resourceVersion);
+      this.options.replace(whole.objects);
       this.advance(whole.resourceVersion);
       this.watchFailures = 0;
       this.problemText = undefined;

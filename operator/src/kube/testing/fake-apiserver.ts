@@ -38,9 +38,9 @@ export type Fault =
   /** A read is answered as of so many revisions ago. */
   | { readonly kind: "lag"; readonly revisions: number };
 
-/** What goes wrong with one line of a watch. `silence`: the connection stays, and nothing comes any more. */
+/** What goes wrong with one line of a watch. `replay`: the line before comes once more. `silence`: the connection stays, and nothing comes any more. */
 export type StreamFault =
-  "drop" | "duplicate" | "reset" | "malformed" | "gone" | "error" | "silence" | "huge";
+  "drop" | "duplicate" | "replay" | "reset" | "malformed" | "gone" | "error" | "silence" | "huge";
 
 export interface FakeCall {
   readonly method: string;
@@ -65,7 +65,8 @@ interface Watch {
   readonly call: FakeCall;
   readonly sink: FakeSink;
   silent: boolean;
-  sent: number;
+  /** The last event, as it was sent. */
+  before: string;
   readonly close: () => void;
 }
 
@@ -242,7 +243,7 @@ export class FakeApiServer {
       this.watches.delete(watch);
       for (const cancel of timers.splice(0)) cancel();
     };
-    const watch: Watch = { call, sink, silent: false, sent: from, close };
+    const watch: Watch = { call, sink, silent: false, before: "", close };
     sink.head(200, { "content-type": "application/json" });
     if (from < this.compacted) {
       sink.write(line("ERROR", statusObject(410, "Expired", "too old resource version")));
@@ -271,7 +272,6 @@ export class FakeApiServer {
 
   private bookmark(watch: Watch): void {
     const { kind } = watch.call;
-    watch.sent = this.store.revision;
     const metadata = { resourceVersion: String(this.store.revision) };
     this.send(watch, "BOOKMARK", { apiVersion: kind.apiVersion, kind: kind.kind, metadata });
   }
@@ -283,7 +283,6 @@ export class FakeApiServer {
     const before = entry.previous !== undefined && shows(call, entry.previous);
     if (!now && !before) return;
     const type = !now ? "DELETED" : before ? "MODIFIED" : "ADDED";
-    watch.sent = entry.revision;
     this.send(watch, type, entry.object);
   }
 
@@ -302,6 +301,9 @@ export class FakeApiServer {
         break;
       case "huge":
         watch.sink.write(line(type, { object, padding: "x".repeat(HUGE_BYTES) }));
+        break;
+      case "replay":
+        watch.sink.write(line(type, object) + watch.before);
         break;
       case "drop":
         break;
@@ -323,6 +325,7 @@ export class FakeApiServer {
         );
         watch.sink.end();
     }
+    if (type !== "BOOKMARK") watch.before = line(type, object);
   }
 }
 
