@@ -1,3 +1,4 @@
+import { Seldom } from "@lockstep/gateway";
 import type { CloseCause, Connection, ConnectionEvents } from "./connection.ts";
 import { ProtocolError } from "./errors.ts";
 import { FRAME } from "./frame.ts";
@@ -20,18 +21,23 @@ export interface AcceptorEvents {
   left(guest: Guest, cause: CloseCause): void;
 }
 
+/** One that is refused comes back again and again; it is told of at most this often. */
+const REFUSALS_TOLD_MS = 10_000;
+
 /** Behind the peer listener: shakes hands and refuses whoever is not admitted before any state is sent (R28). */
 export class Acceptor {
   readonly guests: Set<Guest> = new Set();
   readonly #context: TransportContext;
   readonly #events: AcceptorEvents;
   #listener: PeerListener | undefined;
+  readonly #refusals: Seldom;
   /** Connections that have not said who they are. */
   #strangers = 0;
 
   constructor(context: TransportContext, events: AcceptorEvents) {
     this.#context = context;
     this.#events = events;
+    this.#refusals = new Seldom(REFUSALS_TOLD_MS, context.now);
   }
 
   /** @returns the bound address. Throws TransportError. */
@@ -83,10 +89,13 @@ export class Acceptor {
     const reason =
       hello.purpose === undefined ? `protocol-version-${PROTOCOL_VERSION}` : this.#judge(hello, certificate);
     if (hello.purpose === undefined || reason !== undefined) {
-      this.#context.log("warn", "refusing a peer", {
-        reason: reason ?? "",
-        ...(hello.purpose === undefined ? { version: hello.version } : describe(hello)),
-      });
+      this.#refusals.say((unsaid) =>
+        this.#context.log("warn", "refusing a peer", {
+          reason: reason ?? "",
+          ...(hello.purpose === undefined ? { version: hello.version } : describe(hello)),
+          unsaid,
+        }),
+      );
       connection.write(encodeWelcome({ ok: false, reason: reason ?? "" }));
       connection.close(`refused: ${reason ?? ""}`);
       return;
