@@ -10,6 +10,7 @@
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { compileWorkspace } from "./build/compile.ts";
+import { emitDeclarations } from "./build/declarations.ts";
 import { assembleImage, workspacesOf, type ImageName } from "./build/image.ts";
 import { SHIPPED, stagePackage } from "./build/packages.ts";
 
@@ -19,12 +20,9 @@ const { values } = parseArgs({
 });
 const isImage = (name: string): name is ImageName => name === "cell" || name === "operator";
 
-function compile(workspaces: readonly string[], declarations: boolean): void {
+function compile(workspaces: readonly string[]): void {
   const started = performance.now();
-  const files = workspaces.reduce(
-    (sum, workspace) => sum + compileWorkspace(root, workspace, { declarations }),
-    0,
-  );
+  const files = workspaces.reduce((sum, workspace) => sum + compileWorkspace(root, workspace), 0);
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
   console.log(`compiled ${String(files)} files of ${workspaces.join(", ")} (${seconds} s)`);
 }
@@ -34,14 +32,15 @@ if (values.image !== undefined) {
     console.error("--image is cell or operator, and goes with --into DIR");
     process.exit(1);
   }
-  compile(workspacesOf(root, values.image), false);
+  compile(workspacesOf(root, values.image));
   const into = resolve(values.into);
   const { bytes, packages } = assembleImage(root, values.image, into);
   console.log(
     `${into}: ${(bytes / 1e6).toFixed(1)} MB, ${String(packages)} packages besides the program itself`,
   );
 } else {
-  compile(SHIPPED, true);
+  compile(SHIPPED);
+  emitDeclarations(root, SHIPPED);
   for (const workspace of values.packages === undefined ? [] : SHIPPED) {
     stagePackage(root, workspace, resolve(values.packages ?? "", workspace));
   }

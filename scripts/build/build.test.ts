@@ -1,11 +1,21 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { productionClosure, type Lockfile } from "./closure.ts";
 import { compileText, compileWorkspace, filesBelow, isShipped } from "./compile.ts";
+import { emitDeclarations } from "./declarations.ts";
 import { assembleImage, isNeeded, workspacesOf } from "./image.ts";
 import { shippedManifest } from "./packages.ts";
 
@@ -15,26 +25,34 @@ after(() => rmSync(scratch, { recursive: true }));
 
 describe("compiling", () => {
   it("relative imports name the compiled files, packages stay, types go", () => {
-    const { js, declarations } = compileText(
+    const js = compileText(
       "x.ts",
       'import { a } from "./a.ts";\nimport type { B } from "./b.ts";\nimport c from "@lockstep/proto";\n' +
         'export const f = (b: B): unknown => [a, c, b, import("./d.ts")];\n',
-      { declarations: true },
     );
     assert.match(js, /^import { a } from "\.\/a\.js";\nimport c from "@lockstep\/proto";\n/);
     assert.match(js, /import\("\.\/d\.js"\)/);
     assert.doesNotMatch(js, /b\.ts|b\.js/);
-    assert.match(declarations ?? "", /export declare const f: \(b: B\) => unknown;/);
   });
 
-  it("what a lone file cannot declare is refused with the file's name", () => {
-    assert.throws(
-      () =>
-        compileText("cell/src/x.ts", "export const f = (a: string) => a.length + 1;", { declarations: true }),
-      {
-        message: /^cell\/src\/x\.ts: /,
-      },
+  it("what is no TypeScript is refused with the file's name", () => {
+    assert.throws(() => compileText("cell/src/x.ts", "export const = 1;"), {
+      message: /^cell\/src\/x\.ts: /,
+    });
+  });
+
+  it("declarations have each member once, those named by the library's symbols too", () => {
+    const folder = join(scratch, "declared");
+    mkdirSync(join(folder, "w/src"), { recursive: true });
+    symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
+    cpSync(join(root, "tsconfig.json"), join(folder, "tsconfig.json"));
+    writeFileSync(
+      join(folder, "w/src/a.ts"),
+      "export class A implements AsyncDisposable {\n  [Symbol.asyncDispose](): Promise<void> {\n    return Promise.resolve();\n  }\n}\n",
     );
+    emitDeclarations(folder, ["w"]);
+    const text = readFileSync(join(folder, "w/dist/a.d.ts"), "utf8");
+    assert.equal(text.match(/asyncDispose/g)?.length, 1, text);
   });
 
   it("tests and what serves them are not shipped", () => {
@@ -51,13 +69,13 @@ describe("compiling", () => {
     mkdirSync(source, { recursive: true });
     writeFileSync(join(source, "a.ts"), "export const a = 1;\n");
     writeFileSync(join(source, "b.ts"), "export const b = 1;\n");
-    const compile = (): number => compileWorkspace(join(scratch, "repository"), "w", { declarations: true });
+    const compile = (): number => compileWorkspace(join(scratch, "repository"), "w");
     assert.equal(compile(), 2);
     assert.equal(compile(), 0);
     writeFileSync(join(source, "a.ts"), "export const a = 2;\n");
     rmSync(join(source, "b.ts"));
     assert.equal(compile(), 1);
-    assert.deepEqual(filesBelow(join(scratch, "repository/w/dist")), ["a.d.ts", "a.js"]);
+    assert.deepEqual(filesBelow(join(scratch, "repository/w/dist")), ["a.js"]);
   });
 
   it("a shipped file may not import one that is not", () => {
@@ -65,10 +83,7 @@ describe("compiling", () => {
     mkdirSync(join(source, "testing"), { recursive: true });
     writeFileSync(join(source, "a.ts"), 'import "./testing/b.ts";\n');
     writeFileSync(join(source, "testing/b.ts"), "export {};\n");
-    assert.throws(
-      () => compileWorkspace(join(scratch, "bad"), "w", { declarations: false }),
-      /a\.js imports \.\/testing\/b\.js/,
-    );
+    assert.throws(() => compileWorkspace(join(scratch, "bad"), "w"), /a\.js imports \.\/testing\/b\.js/);
   });
 });
 
@@ -170,8 +185,7 @@ describe("the cell's image", () => {
   const folder = join(scratch, "cell");
 
   it("holds the program, its tools and nothing for development, and starts", () => {
-    for (const workspace of workspacesOf(root, "cell"))
-      compileWorkspace(root, workspace, { declarations: false });
+    for (const workspace of workspacesOf(root, "cell")) compileWorkspace(root, workspace);
     assembleImage(root, "cell", folder);
     const files = filesBelow(folder);
     assert.deepEqual(

@@ -1,5 +1,4 @@
-// One workspace's sources as JavaScript and declarations, file by file: `isolatedModules` and `isolatedDeclarations`
-// promise that no file needs another one for that.
+// One workspace's sources as JavaScript, file by file: `isolatedModules` promises that no file needs another one for that.
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -25,29 +24,15 @@ export function isShipped(file: string): boolean {
   );
 }
 
-/** Declarations are for packages; they take most of the time, and an image has no use for them. */
-export interface CompileOptions {
-  readonly declarations: boolean;
-}
-
-export interface Compiled {
-  readonly js: string;
-  /** Absent: not asked for. */
-  readonly declarations?: string;
-}
-
-/** The same text as JavaScript and as a declaration file. Throws an Error that names what is wrong with the source. */
-export function compileText(file: string, text: string, options: CompileOptions): Compiled {
-  const common = { fileName: file, reportDiagnostics: true };
-  const js = ts.transpileModule(text, { ...common, compilerOptions: OPTIONS });
-  refuseProblems(file, js);
-  if (!options.declarations) return { js: js.outputText };
-  const declarations = ts.transpileDeclaration(text, {
-    ...common,
-    compilerOptions: { ...OPTIONS, isolatedDeclarations: true, declaration: true },
+/** The same text as JavaScript. Throws an Error that names what is wrong with the source. */
+export function compileText(file: string, text: string): string {
+  const output = ts.transpileModule(text, {
+    fileName: file,
+    reportDiagnostics: true,
+    compilerOptions: OPTIONS,
   });
-  refuseProblems(file, declarations);
-  return { js: js.outputText, declarations: declarations.outputText };
+  refuseProblems(file, output);
+  return output.outputText;
 }
 
 function refuseProblems(file: string, { diagnostics = [] }: ts.TranspileOutput): void {
@@ -61,7 +46,7 @@ function refuseProblems(file: string, { diagnostics = [] }: ts.TranspileOutput):
  * Compiles `workspace/src` into `workspace/dist` and takes out of it what is no source's any more. A source whose text
  * was compiled before is not compiled again. @returns how many were.
  */
-export function compileWorkspace(root: string, workspace: string, options: CompileOptions): number {
+export function compileWorkspace(root: string, workspace: string): number {
   const source = join(root, workspace, "src");
   const target = join(root, workspace, "dist");
   const earlier = readHashes(root, workspace);
@@ -71,18 +56,14 @@ export function compileWorkspace(root: string, workspace: string, options: Compi
   for (const file of filesBelow(source).filter(isShipped)) {
     const text = readFileSync(join(source, file), "utf8");
     const stem = file.slice(0, -".ts".length);
-    const js = join(target, `${stem}.js`);
-    const declarations = join(target, `${stem}.d.ts`);
+    const output = join(target, `${stem}.js`);
     wanted.add(`${stem}.js`).add(`${stem}.d.ts`);
     const hash = hashOf(text);
     hashes[file] = hash;
-    const there = existsSync(js) && (existsSync(declarations) || !options.declarations);
-    if (earlier[file] === hash && there) continue;
-    const output = compileText(join(workspace, "src", file), text, options);
-    mkdirSync(dirname(js), { recursive: true });
-    writeFileSync(js, output.js);
-    if (output.declarations === undefined) rmSync(declarations, { force: true });
-    else writeFileSync(declarations, output.declarations);
+    if (earlier[file] === hash && existsSync(output)) continue;
+    const js = compileText(join(workspace, "src", file), text);
+    mkdirSync(dirname(output), { recursive: true });
+    writeFileSync(output, js);
     compiled += 1;
   }
   for (const file of existsSync(target) ? filesBelow(target) : []) {
