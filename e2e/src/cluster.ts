@@ -35,6 +35,8 @@ export interface ClusterParts {
   readonly layout: Layout;
   readonly programs: Programs;
   readonly say: Say;
+  /** Ends a start that is under way. */
+  readonly signal: AbortSignal;
 }
 
 interface NodeObject {
@@ -70,22 +72,23 @@ export class Cluster {
 
   /** Starts a new cluster on a machine that has none; `pause` is the sandbox image. Returns when every node is Ready. */
   static async start(parts: ClusterParts, pause: Archive): Promise<Cluster> {
-    const { layout } = parts;
+    const { layout, signal } = parts;
     mkdirSync(layout.state, { recursive: true });
     mkdirSync(layout.run, { recursive: true });
     rememberAbsentFolders(layout);
     await Promise.all([createIdentities(layout), createNetwork()]);
     const cluster = new Cluster(parts, new Map());
     await Promise.all([
-      cluster.controlPlane.startAll(),
+      cluster.controlPlane.startAll(signal),
       ...cluster.nodes.map(async (node) => {
-        await node.startContainerd();
+        await node.startContainerd(signal);
         await node.importImage(pause);
       }),
     ]);
+    signal.throwIfAborted();
     for (const node of cluster.nodes) node.startAgents();
-    await cluster.kubectl(["apply", "-f", "-"], { input: renderStorageClass() });
-    await cluster.untilReady();
+    await cluster.kubectl(["apply", "-f", "-"], { input: renderStorageClass(), signal });
+    await cluster.untilReady(cluster.nodes, signal);
     writeFileSync(join(layout.run, "up"), "");
     return cluster;
   }

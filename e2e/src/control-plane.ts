@@ -134,11 +134,11 @@ export class ControlPlane {
   }
 
   /** Starts all of it on an empty disk, and returns when the apiserver is ready. */
-  async startAll(): Promise<void> {
+  async startAll(signal: AbortSignal): Promise<void> {
     mkdirSync(join(this.#layout.state, "etcd"), { recursive: true, mode: 0o700 });
     writeFileSync(join(this.#layout.state, "Corefile"), renderCorefile(kubeconfigOf(this.#layout)));
     await this.start("etcd");
-    await this.start("kube-apiserver");
+    await this.start("kube-apiserver", signal);
     await Promise.all(COMPONENTS.slice(2).map((component) => this.start(component)));
   }
 
@@ -147,7 +147,7 @@ export class ControlPlane {
   }
 
   /** Starts a component; with the apiserver it returns when `/readyz` answers. Throws `state` when it runs already, `timeout` after a minute. */
-  async start(component: Component): Promise<void> {
+  async start(component: Component, signal?: AbortSignal): Promise<void> {
     startDaemon(this.#layout.run, componentSpec(component, this.#layout, this.#programs));
     if (component !== "kube-apiserver") return;
     await until(
@@ -156,7 +156,7 @@ export class ControlPlane {
         if (!this.isRunning(component)) throw new Error(`it ended; see ${logsOf(this.#layout)}`);
         return (await this.#api.text("/readyz")) === "ok";
       },
-      { everyMs: 100 },
+      { everyMs: 100, signal },
     );
   }
 

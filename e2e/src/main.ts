@@ -32,7 +32,10 @@ const interrupted = new AbortController();
 async function prepare(layout: Layout): Promise<{ parts: ClusterParts; images: ImageBuilder }> {
   await ensureMachine(say);
   const programs = await buildPrograms(say, layout);
-  return { parts: { layout, programs, say }, images: new ImageBuilder(say, layout, programs) };
+  return {
+    parts: { layout, programs, say, signal: interrupted.signal },
+    images: new ImageBuilder(say, layout, programs),
+  };
 }
 
 async function startCluster(parts: ClusterParts, images: ImageBuilder): Promise<Cluster> {

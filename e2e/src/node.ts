@@ -75,7 +75,7 @@ export class ClusterNode {
   }
 
   /** Writes the node's configuration and starts containerd; returns when it answers. */
-  async startContainerd(): Promise<void> {
+  async startContainerd(signal?: AbortSignal): Promise<void> {
     const { root, run: runFolder, containerdSocket } = this.folders;
     for (const folder of ["containerd", "kubelet", "cni", "disks", "volumes", "registries/_default"])
       mkdirSync(join(root, folder), { recursive: true });
@@ -89,7 +89,7 @@ export class ClusterNode {
     await until(
       `containerd of ${this.name} answers`,
       async () => (await run("ctr", ["--address", containerdSocket, "version"])).code === 0,
-      { everyMs: 100, timeoutMs: 30_000 },
+      { everyMs: 100, timeoutMs: 60_000, signal },
     );
   }
 

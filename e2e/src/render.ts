@@ -68,6 +68,10 @@ state = "${folders.run}/containerd"
   sandbox_image = "${IMAGES.pause}"
   restrict_oom_score_adj = true
   disable_apparmor = true
+  [${cri}.containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [${cri}.containerd.runtimes.runc.options]
+      Root = "${folders.run}/runc"
   [${cri}.registry]
     config_path = "${folders.root}/registries"
   [${cri}.cni]

@@ -90,7 +90,9 @@ async function removePodNamespaces(slot: Slot): Promise<void> {
   const names: string[] = [];
   for (const file of files.filter((name) => name.startsWith(prefix))) {
     names.push(...namespacesIn(readFileSync(join(CNI_RESULTS, file), "utf8")));
-    rmSync(join(CNI_RESULTS, file));
+    // The same pod's record of its loopback device carries nothing of ours but the pod's id.
+    const pod = file.slice(prefix.length).replace(/-eth0$/, "");
+    for (const record of [file, `cni-loopback-${pod}-lo`]) rmSync(join(CNI_RESULTS, record), { force: true });
   }
   await Promise.all([...new Set(names)].map((name) => tryRun("ip", ["netns", "delete", name])));
 }

@@ -35,16 +35,18 @@ export async function runScenarios(
 ): Promise<readonly Outcome[]> {
   const shared = new SharedImages(inputs);
   const outcomes: Outcome[] = [];
+  // A function, for the answer changes while a scenario runs.
+  const interrupted = (): boolean => inputs.signal.aborted;
   let ended = false;
   for (const scenario of scenarios) {
-    if (ended || inputs.signal.aborted) {
+    if (ended || interrupted()) {
       outcomes.push({ name: scenario.name, result: "not run", seconds: 0 });
       continue;
     }
     const outcome = await new ScenarioRun(scenario, inputs, shared).run();
     outcomes.push(outcome);
     ended = outcome.result === "failed" && inputs.stopAtFailure;
-    if (!ended && !inputs.signal.aborted) ended = !(await putInOrder(inputs));
+    if (!ended && !interrupted()) ended = !(await putInOrder(inputs));
   }
   return outcomes;
 }
