@@ -86,7 +86,6 @@ const WATCHED = {
   "/persistentvolumeclaims": OWNED,
   "/services": OWNED,
   "/serviceaccounts": OWNED,
-  "/configmaps": OWNED,
   "/secrets": "get create patch delete",
   "policy/poddisruptionbudgets": OWNED,
   "networking.k8s.io/networkpolicies": OWNED,
@@ -230,6 +229,16 @@ describe("objects", { skip }, () => {
     assert.ok(!deployment().args.some((arg) => arg.startsWith("--watch-namespaces")));
   });
 
+  it("the operator knows every flag that it is given", () => {
+    const program = join(root, "operator/src/main.ts");
+    const { stdout } = spawnSync(process.execPath, [program, "--help"], { encoding: "utf8" });
+    const { args } = deployment("watchNamespaces={a}");
+    for (const arg of args) {
+      const flag = /^--[a-z-]+/.exec(arg)?.[0] ?? arg;
+      assert.match(stdout, new RegExp(`^ +${flag}\\b`, "m"), flag);
+    }
+  });
+
   it("images come from one registry, by tag or digest", () => {
     const digest = `sha256:${"a".repeat(64)}`;
     const registry = "image.registry=r.example:5000/x";
@@ -261,6 +270,12 @@ describe("objects", { skip }, () => {
       ...["serviceMonitor", "podMonitor", "prometheusRule"].map((name) => `metrics.${name}.enabled=true`),
     );
     for (const kind of kinds) assert.equal(only(objects, kind).length, 1, kind);
+    // The operator's figures name the cells' namespaces; Prometheus must not put its own over them.
+    const [monitor] = only(objects, "ServiceMonitor");
+    assert.equal(
+      (monitor?.spec as { endpoints: { honorLabels: boolean }[] }).endpoints[0]?.honorLabels,
+      true,
+    );
     const spec = only(objects, "PrometheusRule")[0]?.spec as {
       groups: { rules: { alert: string; expr: string; annotations: Record<string, string> }[] }[];
     };
