@@ -81,7 +81,8 @@ export function dismiss(member: MemberFacts, deleteClaim: boolean): Outcome {
 /** A learner's volume is a copy; a former voter's follows the reclaim policy, except that a recovery keeps the evidence. */
 function mayDeleteClaim(facts: Facts, member: MemberFacts): boolean {
   if (facts.operation?.kind === "Recover") return false;
-  const role = facts.previous.members?.find(({ name }) => name === member.name)?.role;
+  const summary = facts.previous.members?.find(({ name }) => name === member.name);
+  const role = summary?.role ?? member.object?.status?.role;
   const hasVoted = role !== "Learner" && role !== "Joining";
   return !hasVoted || facts.spec.storage.reclaimPolicy === "Delete";
 }

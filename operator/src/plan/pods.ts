@@ -39,9 +39,9 @@ function isKept(facts: Facts, member: MemberFacts): boolean {
   if (member.kind !== undefined) return true;
   if (facts.operation?.incoming?.includes(member.name) === true) return !member.deleting;
   if (facts.configuration !== undefined) return false;
-  const role = facts.previous.members?.find(({ name }) => name === member.name)?.role;
-  if (role === "Gone") return false;
-  return !member.deleting || role === "Voter" || role === "Learner" || role === "Leaving";
+  const summary = facts.previous.members?.find(({ name }) => name === member.name);
+  const role = summary?.role ?? member.object.status?.role;
+  return role !== "Gone" && (!member.deleting || member.id !== undefined);
 }
 
 function keepPod(facts: Facts, member: MemberFacts): Outcome | undefined {

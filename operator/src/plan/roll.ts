@@ -15,7 +15,9 @@ import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 /** Members that the spec wants restarted. */
 export function outdatedMembers(facts: Facts): readonly MemberFacts[] {
   return facts.members.filter(
-    (member) => member.outdated && member.kind !== undefined && member.view.pod?.terminating === false,
+    // A volume that is to go goes with its pod: such a member is replaced instead.
+    ({ outdated, kind, view }) =>
+      outdated && kind !== undefined && view.pod?.terminating === false && view.claim?.terminating !== true,
   );
 }
 
@@ -67,6 +69,9 @@ export function roll(facts: Facts): Outcome | undefined {
       `Cancelled: the CellOperation ${operation.requestedBy ?? ""} was deleted`,
     );
   }
+  if (operation.requestedBy !== undefined && isOverdue(facts, operation)) {
+    return endOperation(facts, operation, `Aborted: ${operation.message}`);
+  }
   const sick = wanted.find((member) => !member.healthy && restartRisk(facts, member) === undefined);
   if (sick !== undefined) return restart(facts, operation, sick);
   const unwell = facts.voters.filter(({ healthy }) => !healthy);
@@ -95,10 +100,12 @@ function wantedRestarts(facts: Facts, operation: OperationStatus): readonly Memb
   if (operation.requestedBy === undefined) return outdatedMembers(facts);
   const member = findMember(facts, operation.outgoing?.[0] ?? "");
   const pod = member?.view.pod;
+  // A fix goes through to sick members whatever else was asked for.
+  const sick = outdatedMembers(facts).filter(({ healthy }) => !healthy);
   const isDue = member !== undefined && pod !== undefined && pod.uid === operation.podUid;
-  if (!isDue || pod.terminating) return [];
+  if (!isDue || pod.terminating) return sick;
   const isAsked = facts.o.requests.some(({ metadata }) => metadata.name === operation.requestedBy);
-  return isAsked ? [member] : "deleted";
+  return isAsked ? [...sick, member] : "deleted";
 }
 
 function restart(facts: Facts, operation: OperationStatus, member: MemberFacts): Outcome {

@@ -37,7 +37,8 @@ function roundLag(lag: number | undefined): number | undefined {
 }
 
 function roleOf(facts: Facts, member: MemberFacts, before: MemberSummary | undefined): MemberSummary["role"] {
-  if (facts.configuration === undefined) return before?.role ?? "Joining";
+  const last = before?.role ?? member.object?.status?.role;
+  if (facts.configuration === undefined) return last ?? "Joining";
   switch (member.kind) {
     case "voter":
       return "Voter";
@@ -47,9 +48,7 @@ function roleOf(facts: Facts, member: MemberFacts, before: MemberSummary | undef
       return "Leaving";
     case undefined:
       // Whether it ever voted decides what becomes of its volume.
-      return before === undefined || before.role === "Joining" || before.role === "Learner"
-        ? (before?.role ?? "Joining")
-        : "Gone";
+      return last === undefined || last === "Joining" || last === "Learner" ? (last ?? "Joining") : "Gone";
   }
 }
 

@@ -15,6 +15,8 @@ export class Laws {
   readonly #cluster: () => Cluster;
   /** uid by kind/name: a name that comes again with another uid is a second identity. */
   readonly #uids = new Map<string, string>();
+  /** Ids of cells that a status ever named. */
+  readonly #known = new Set<string>();
   /** True while the operator writes: the world does its own deeds through the same apiserver. */
   isOperator = false;
   isPaused = false;
@@ -29,6 +31,8 @@ export class Laws {
 
   /** After each write at the apiserver. */
   readonly observe = (write: Write): void => {
+    const cellId = (write.after as CoordinationCell | undefined)?.status?.cellId;
+    if (cellId !== undefined) this.#known.add(cellId);
     this.#judgeIdentity(write);
     if (!this.isOperator) return;
     const isGoing = this.cellObject()?.metadata.deletionTimestamp !== undefined;
@@ -106,6 +110,8 @@ export class Laws {
     if (cell?.spec.storage.reclaimPolicy !== "Retain") return;
     const disk = cluster.diskOf(claim);
     const raft = cluster.cells.get(disk?.cellId ?? "");
+    // Of a cell that nobody ever heard of, nothing is lost.
+    if (!this.#known.has(disk?.cellId ?? "")) return;
     const hasVoted = disk !== undefined && raft?.everVoted.has(disk.memberId) === true;
     if (hasVoted) this.break(`the claim ${claim.metadata.name} is deleted under reclaimPolicy Retain`);
   }

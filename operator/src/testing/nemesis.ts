@@ -369,7 +369,7 @@ export class Nemesis {
     const raft = this.#raft();
     if (raft === undefined || process.disk.cellId !== raft.id) return true;
     const { voters, old } = raft.configuration;
-    const alive = new Set(this.#cluster.reachable(raft.id));
+    const alive = this.#lasting(raft);
     alive.delete(process.disk.memberId);
     return [voters, ...(old === undefined ? [] : [old])].every(
       (half) =>
@@ -387,9 +387,20 @@ export class Nemesis {
       return false;
     const { voters, learners } = raft.configuration;
     if (learners.includes(process.disk.memberId)) return true;
-    const alive = this.#cluster.reachable(raft.id);
+    const alive = this.#lasting(raft);
     const others = voters.filter((id) => id !== process.disk.memberId);
     return others.length >= 2 && others.every((id) => alive.has(id) && raft.matchOf(id) >= raft.commitIndex);
+  }
+
+  /** Members that run, and whose volume is not to go as soon as they stop. */
+  #lasting(raft: RaftCell): Set<number> {
+    const alive = new Set(this.#cluster.reachable(raft.id));
+    for (const claim of this.#cluster.api.list(PERSISTENT_VOLUME_CLAIM)) {
+      const disk = this.#cluster.diskOf(claim);
+      const isDoomed = claim.metadata.deletionTimestamp !== undefined && disk?.cellId === raft.id;
+      if (isDoomed) alive.delete(disk.memberId);
+    }
+    return alive;
   }
 
   #harm(deed: (process: Process) => void): boolean {
