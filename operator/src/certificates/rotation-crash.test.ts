@@ -176,7 +176,7 @@ class World {
 
 type Event =
   | { readonly kind: "pass" | "crash" | "request" | "join" | "remember" | "act-late" }
-  | { readonly kind: "load" | "silence" | "leave"; readonly who: number; readonly by: number }
+  | { readonly kind: "load" | "silence" | "leave" | "progress"; readonly who: number; readonly by: number }
   | { readonly kind: "lose-authority" | "save-authority" | "restore-authority" };
 
 const event: fc.Arbitrary<Event> = fc.oneof(
@@ -193,6 +193,14 @@ const event: fc.Arbitrary<Event> = fc.oneof(
       kind: fc.constant("load" as const),
       who: fc.nat(5),
       by: fc.integer({ min: 1, max: 3 }),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant("progress" as const),
+      who: fc.constant(0),
+      by: fc.integer({ min: 1, max: 8 }),
     }),
   },
   {
@@ -240,6 +248,14 @@ function play(world: World, events: readonly Event[]): void {
         break;
       case "load":
         if (member !== undefined) world.load(member, one.by);
+        break;
+      case "progress":
+        // Without this few histories would come as far as the later phases.
+        for (let step = 0; step < one.by; step += 1) {
+          world.act(world.look());
+          for (const any of world.members) world.load(any, 3);
+          world.check();
+        }
         break;
       case "silence":
         world.act(world.look(member));

@@ -161,12 +161,14 @@ function firstAuthority({ holders }: RotationInput): RotationStep {
 }
 
 /**
- * Whether somebody holds a certificate of an authority that the Secret does not know, as after it was restored from a
- * backup. To issue anew from the one that it knows would part those who have it already from those who have not.
+ * Whether somebody holds a certificate that cannot have been issued by this phase or the one before it, as after the
+ * Secret was restored from a backup. To issue anew from what it knows would part those who have it already from those
+ * who have not.
  */
 function isForeign({ holders }: RotationInput, authorities: Authorities): boolean {
-  const known = new Set(authorities.current.fingerprints);
-  if (authorities.phase !== "steady") for (const one of authorities.next.fingerprints) known.add(one);
+  const { phase, current } = authorities;
+  const isNextUsed = phase === "reissuing" || phase === "retiring";
+  const known = new Set([...current.fingerprints, ...(isNextUsed ? authorities.next.fingerprints : [])]);
   return holders.some(
     ({ held }) =>
       held?.isUsable === true &&
