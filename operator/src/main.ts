@@ -29,6 +29,7 @@ import { startOpsServer } from "./ops.ts";
 const EXIT = { ok: 0, failed: 1, lost: 3 } as const;
 const STOP_MS_MAX = 20_000;
 const EVENTS_GRACE_MS = 2_000;
+const PROBLEM_MS_MAX = 15 * 60_000;
 const STEADY_LOOK_MS = 15_000;
 /** Calls a second on average, and at once: far above what a fleet at rest needs, far below what hurts an apiserver. */
 const CALLS_PER_SECOND = 50;
@@ -192,9 +193,19 @@ async function start(
     },
   });
   observeCells(registry, controller, () => elector.leading);
+  let troubledSinceMs: number | undefined;
   const ops = await startOpsServer({
     ...flags.ops,
     registry,
+    // An apiserver that is away comes back, and informers with it. One that was restored from a backup counts from an
+    // earlier number: informers, which never go back, would wait for ever, and a new process does not.
+    unhealthy: () => {
+      const problem = controller.problem();
+      troubledSinceMs = problem === undefined ? undefined : (troubledSinceMs ?? runtime.monotonicMs());
+      const isLong =
+        troubledSinceMs !== undefined && runtime.monotonicMs() - troubledSinceMs > PROBLEM_MS_MAX;
+      return isLong ? problem : undefined;
+    },
     // A stand-by is ready when it could take over at once.
     notReady: () => controller.problem(),
   });
