@@ -77,7 +77,7 @@ const drawn: fc.Arbitrary<Drawn> = fc.oneof(
         kind: fc.constantFrom("create-namespace" as const, "create-namespace", "delete-namespace"),
         ...naming,
       })
-      .map((command) => ({ command: command as Command })),
+      .map((command): Drawn => ({ command })),
   },
 );
 

@@ -16,7 +16,6 @@ import { Cluster } from "../replica/testing/cluster.ts";
 import { openGenerations, openRocksStore } from "../store/index.ts";
 import type { Generations, Store } from "../store/index.ts";
 import { createNodeDisk } from "../wal/index.ts";
-import type { Disk } from "../wal/types.ts";
 import { openMemberFolder } from "./folder.ts";
 import type { OpenedFolder } from "./folder.ts";
 import { IdentityError, readIdentity } from "./identity.ts";
