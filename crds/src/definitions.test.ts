@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readCases } from "./cases.ts";
+import type { Case } from "./cases.ts";
 import { generateFiles } from "./generate.ts";
 import { readDefinitions, schemaOf, walk } from "./definitions.ts";
 import type { Definition, Rule, Schema } from "./definitions.ts";
+import { violationsOf } from "./violations.ts";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -151,25 +153,34 @@ describe("the cases for an apiserver", () => {
     }
   });
 
-  it("name only fields that exist, unless that is what is refused", () => {
+  const violations = ({ object }: Case): readonly string[] =>
+    violationsOf(schemaOf(definitionOf(object.kind)).properties!["spec"]!, object.spec, "spec");
+
+  it("fit the schema when they are good, or when a rule refuses them", () => {
+    const byRule = new Set<string>();
+    for (const definition of definitions) {
+      walk(schemaOf(definition), (_path, schema) => {
+        for (const { message = "" } of schema["x-kubernetes-validations"] ?? []) byRule.add(message);
+      });
+    }
     for (const one of cases) {
-      if (one.refused?.startsWith("unknown field") === true) continue;
-      const schema = schemaOf(definitionOf(one.object.kind));
-      assert.deepEqual(unknownFields(one.object.spec, schema.properties!["spec"]!, "spec"), [], one.case);
+      const { refused } = one;
+      const isRule = refused !== undefined && [...byRule].some((message) => message.includes(refused));
+      if (refused === undefined || isRule) assert.deepEqual(violations(one), [], one.case);
+      else assert.notDeepEqual(violations(one), [], one.case);
     }
   });
-});
 
-function unknownFields(value: unknown, schema: Schema, path: string): string[] {
-  if (Array.isArray(value)) {
-    return value.flatMap((item) => unknownFields(item, schema.items ?? {}, `${path}[]`));
-  }
-  if (typeof value !== "object" || value === null || schema.properties === undefined) return [];
-  return Object.entries(value).flatMap(([name, inner]) => {
-    const property = schema.properties?.[name];
-    return property === undefined ? [`${path}.${name}`] : unknownFields(inner, property, `${path}.${name}`);
+  it("are refused by the schema for what it says", () => {
+    const of = (name: string): readonly string[] => violations(cases.find((one) => one.case === name)!);
+    assert.deepEqual(of("a field that does not exist"), ["spec.voter: unknown field"]);
+    assert.deepEqual(of("no storage"), ["spec.storage: required"]);
+    assert.deepEqual(of("one zone twice"), ['spec.topology.zones: "a" twice']);
+    assert.deepEqual(of("an environment variable twice"), ['spec.podTemplate.spec.env: ["A"] twice']);
+    assert.match(of("a duration in words").join(), /does not match/);
+    assert.match(of("an action that does not exist").join(), /"Explode" is not one of Replace/);
   });
-}
+});
 
 describe("what is generated from the definitions", () => {
   it("is what is committed", async () => {

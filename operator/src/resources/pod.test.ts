@@ -88,7 +88,7 @@ describe("the Pod of a member", () => {
       "--expect-cell-id=old",
       ...argumentsOf(pod).filter((argument) => argument.startsWith("--advertise-")),
     ]);
-    assert.equal(init.args?.length, 9);
+    assert.equal(init.args.length, 9);
     assert.deepEqual(init.volumeMounts, pod.spec.containers[0]?.volumeMounts);
   });
 
