@@ -1,5 +1,5 @@
 // `npm run e2e`: scenarios on a real Kubernetes. See HELP in options.ts.
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Api } from "./api.ts";
@@ -146,11 +146,12 @@ async function runAll(command: RunCommand, layout: Layout): Promise<number> {
     if (command.keep || command.reuse) leaveRunning(parts);
     else await step(say, "taking the cluster down", () => takeDown(layout));
     release();
+    if (readdirSync(artifacts).length === 0) rmSync(artifacts, { recursive: true });
   }
   console.log(`\n${renderSummary(outcomes)}`);
   const success = isSuccess(outcomes);
-  if (success) rmSync(artifacts, { recursive: true });
-  else console.log(`diagnostics: ${artifacts}`);
+  if (success) rmSync(artifacts, { recursive: true, force: true });
+  else if (existsSync(artifacts)) console.log(`diagnostics: ${artifacts}`);
   if (signal.aborted) return 130;
   return success ? 0 : 1;
 }
