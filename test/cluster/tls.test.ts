@@ -154,7 +154,7 @@ describe("three members with TLS on every port", () => {
   before(async () => {
     secure = await SecureCell.start(first);
   });
-  after(() => secure.stop());
+  after(() => (secure as SecureCell | undefined)?.stop());
 
   function leafHashOf(name: string): string {
     return sha256(new X509Certificate(secure.leaf(`member/${name}`).cert).raw).toString("hex");

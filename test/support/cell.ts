@@ -12,6 +12,9 @@ import { until } from "./until.ts";
 
 const MAIN = new URL("../../cell/src/main.ts", import.meta.url).pathname;
 
+/** From starting processes to promoting them: on a busy machine it is the starting that takes long. */
+const PROMOTION_MS_MAX = 90_000;
+
 export interface CellOptions {
   /** More flags for every member. */
   readonly flags?: readonly string[];
@@ -122,13 +125,23 @@ export class TestCell {
 
   static async start(size: 1 | 3 | 5, options: CellOptions = {}): Promise<TestCell> {
     const cell = new TestCell(options);
-    const first = await cell.addProcess("m1");
-    first.start(["--bootstrap"]);
-    await cell.leader();
-    for (let n = 2; n <= size; n += 1) (await cell.addProcess(`m${String(n)}`)).start(cell.joinFlags());
-    if (size >= 3) await cell.promote(["m2", "m3"]);
-    if (size >= 5) await cell.promote(["m4", "m5"]);
+    try {
+      await cell.#grow(size);
+    } catch (error) {
+      // Nobody else knows of the processes: they would outlive the test, which would wait for them.
+      await cell.stop();
+      throw error;
+    }
     return cell;
+  }
+
+  async #grow(size: 1 | 3 | 5): Promise<void> {
+    const first = await this.addProcess("m1");
+    first.start(["--bootstrap"]);
+    await this.leader();
+    for (let n = 2; n <= size; n += 1) (await this.addProcess(`m${String(n)}`)).start(this.joinFlags());
+    if (size >= 3) await this.promote(["m2", "m3"]);
+    if (size >= 5) await this.promote(["m4", "m5"]);
   }
 
   get running(): readonly MemberProcess[] {
@@ -194,14 +207,18 @@ export class TestCell {
 
   /** Promotes caught-up learners in one change; waits until they are. */
   async promote(names: readonly string[]): Promise<void> {
-    await until(`${names.join(" and ")} are promoted`, async () => {
-      const { adminApi } = await this.leader();
-      const list = await adminApi.members();
-      const learners = names.map((name) => list.members.find((member) => member.name === name));
-      if (learners.some((member) => member === undefined)) return undefined;
-      const promote = learners.flatMap((member) => (member === undefined ? [] : [member.id]));
-      return adminApi.change({ plannedOn: list.configurationIndex, promote });
-    });
+    await until(
+      `${names.join(" and ")} are promoted`,
+      async () => {
+        const { adminApi } = await this.leader();
+        const list = await adminApi.members();
+        const learners = names.map((name) => list.members.find((member) => member.name === name));
+        if (learners.some((member) => member === undefined)) return undefined;
+        const promote = learners.flatMap((member) => (member === undefined ? [] : [member.id]));
+        return adminApi.change({ plannedOn: list.configurationIndex, promote });
+      },
+      PROMOTION_MS_MAX,
+    );
   }
 
   /** Waits until all running members applied the same index; @returns its digest, which must be one. */

@@ -36,10 +36,15 @@ export class SecureCell {
 
   static async start(authority: TestAuthority): Promise<SecureCell> {
     const secure = new SecureCell(authority);
-    secure.cell = await TestCell.start(3, {
-      flagsOf: (name) => secure.memberFlags(name),
-      adminCredentials: () => secure.adminCredentials(),
-    });
+    try {
+      secure.cell = await TestCell.start(3, {
+        flagsOf: (name) => secure.memberFlags(name),
+        adminCredentials: () => secure.adminCredentials(),
+      });
+    } catch (error) {
+      secure.#removeSecrets();
+      throw error;
+    }
     return secure;
   }
 
@@ -112,6 +117,10 @@ export class SecureCell {
 
   async stop(): Promise<void> {
     await this.cell.stop();
+    this.#removeSecrets();
+  }
+
+  #removeSecrets(): void {
     if (process.env["LOCKSTEP_KEEP"] === undefined) rmSync(this.directory, { recursive: true, force: true });
   }
 }
