@@ -49,7 +49,7 @@ test("a function is asked before every attempt, and what it throws is the reason
     });
     assert.ok(asked > 1, "the next attempt asks again");
   } finally {
-    await member.stop();
+    member.stop();
   }
 });
 
