@@ -234,9 +234,9 @@ export function loadImage(images: ImageBuilder, cell: Archive): Promise<Archive>
 
 const imported = new WeakMap<Cluster, Promise<Archive>>();
 
-async function buildAndImport({ cluster, images, projectImages }: ScenarioContext): Promise<Archive> {
-  const archive = await loadImage(images, (await projectImages()).cell);
-  await cluster.importImage(archive);
+async function buildAndImport(context: ScenarioContext): Promise<Archive> {
+  const archive = await loadImage(context.images, (await context.projectImages()).cell);
+  await context.cluster.importImage(archive);
   return archive;
 }
 
@@ -253,6 +253,8 @@ export async function startLoad(
   if (image === undefined) {
     image = buildAndImport(context);
     imported.set(cluster, image);
+    // The next who asks tries again.
+    image.catch(() => imported.delete(cluster));
   }
   const load = await LoadClient.start(cluster, { ...options, namespace, signal, image: (await image).image });
   context.finally(() => load.stop());

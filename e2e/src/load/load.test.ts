@@ -38,7 +38,7 @@ interface Rig {
   readonly store: FakeStore;
   readonly load: Load;
   /** Waits until the load reports what is asked for; fails after five seconds. */
-  until(what: string, condition: (report: LoadReport) => boolean): Promise<void>;
+  readonly until: (what: string, condition: (report: LoadReport) => boolean) => Promise<void>;
 }
 
 async function withLoad(run: (rig: Rig) => Promise<void>): Promise<void> {

@@ -89,12 +89,18 @@ export class Load {
   #running: Promise<unknown> | undefined;
   #verifying: Promise<Verification> | undefined;
 
-  constructor(stores: Stores, options: LoadOptions, timing: Timing) {
+  /** @param tell is called at once with each violation */
+  constructor(
+    stores: Stores,
+    options: LoadOptions,
+    timing: Timing,
+    tell: (violation: Violation) => void = () => undefined,
+  ) {
     this.#options = options;
     this.#timing = timing;
     this.#stores = stores;
     this.#prefix = `/load/${options.instance}/`;
-    this.#violations = new Violations(() => timing.wallNow());
+    this.#violations = new Violations(() => timing.wallNow(), tell);
     this.#watch = new WatchCheck(this.#violations);
     this.#ledger = new Ledger(this.#violations, this.#watch);
     this.#phases = new Phases(() => timing.now());

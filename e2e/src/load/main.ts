@@ -14,6 +14,8 @@ import { createLoadServer } from "./server.ts";
 
 const RETRY_MS = 500;
 const CONNECT_MS = 5_000;
+/** A line in the log: what is left when nobody could ask any more. */
+const TELL_MS = 10_000;
 
 const timing: Timing = {
   now: () => performance.now(),
@@ -55,26 +57,35 @@ async function startLoad(options: ProgramOptions, clients: Client[]): Promise<Lo
   };
   const stores = { writes: await open(), locks: await open(), watch: await open() };
   const instance = randomBytes(6).toString("hex");
-  const load = new Load(stores, { instance, ...options.load }, timing);
+  const load = new Load(stores, { instance, ...options.load }, timing, (violation) =>
+    console.error(`VIOLATION ${JSON.stringify(violation)}`),
+  );
   await load.start();
+  setInterval(() => tell(load), TELL_MS);
   return load;
+}
+
+function tell(load: Load): void {
+  const { current, locks, watch, lastError, violations } = load.report();
+  const counts = { locks: locks.acquired, events: watch.events, awaited: watch.awaited };
+  console.log(JSON.stringify({ ...current, ...counts, lastError, violations: violations.count }));
 }
 
 async function main(): Promise<void> {
   const options = parseProgramOptions(process.argv.slice(2));
   const clients: Client[] = [];
-  let load: Load | undefined;
-  const server = createLoadServer(() => load);
+  const running: { load?: Load } = {};
+  const server = createLoadServer(() => running.load);
   await new Promise<void>((resolve) => server.listen(options.listenPort, options.listenHost, resolve));
   console.log(`listening on port ${String((server.address() as AddressInfo).port)}`);
   const end = async (): Promise<never> => {
-    await Promise.race([load?.stop(), delay(options.deadlineMs)]);
+    await Promise.race([running.load?.stop(), delay(options.deadlineMs)]);
     for (const client of clients) client.close();
     process.exit(0);
   };
   process.once("SIGTERM", () => void end());
   process.once("SIGINT", () => void end());
-  load = await startLoad(options, clients);
+  running.load = await startLoad(options, clients);
   console.log("the load runs");
 }
 

@@ -35,10 +35,13 @@ const KEPT_MAX = 100;
 export class Violations {
   readonly #kept: Violation[] = [];
   readonly #wallNow: () => number;
+  readonly #tell: (violation: Violation) => void;
   #count = 0;
 
-  constructor(wallNow: () => number) {
+  /** @param tell is called at once with each that is kept */
+  constructor(wallNow: () => number, tell: (violation: Violation) => void) {
     this.#wallNow = wallNow;
+    this.#tell = tell;
   }
 
   get count(): number {
@@ -52,6 +55,8 @@ export class Violations {
   add(kind: ViolationKind, details: string): void {
     this.#count += 1;
     if (this.#kept.length >= KEPT_MAX) return;
-    this.#kept.push({ kind, at: new Date(this.#wallNow()).toISOString(), details });
+    const violation = { kind, at: new Date(this.#wallNow()).toISOString(), details };
+    this.#kept.push(violation);
+    this.#tell(violation);
   }
 }
