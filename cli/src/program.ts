@@ -60,6 +60,7 @@ export function buildProgram(terminal: Terminal, onExitCode: (code: number) => v
   addMemberCommands(registrar);
   addNamespaceCommands(registrar);
   addCellCommands(registrar);
+  addMemberPrograms(registrar);
   addCompletion(registrar);
   return program;
 }
@@ -302,6 +303,20 @@ function addCellCommands({ program, run }: Registrar): void {
     .description("Saves the state at one applied index to FILE.")
     .argument("<file>")
     .action(run<[string]>((context, file) => cluster.snapshot(context, file)));
+  program
+    .command("dev")
+    .summary("run a whole cell here, for development")
+    .description(
+      "Runs a cell of real processes on this machine until it is stopped. Prints one line of JSON when it is ready.\nMember i listens from base + 10·i on: +0 client, +1 HTTP, +2 peers, +3 admin, +4 ops.",
+    )
+    .option("--members <count>", "1, 3 or 5", parseCount, 3)
+    .option("--data <dir>", "where the members' folders are", "./data/dev")
+    .option("--base-port <port>", "the first port", parseCount, 7400)
+    .option("--no-restart", "leave a member that dies alone")
+    .action(run<[DevFlags]>(dev));
+}
+
+function addMemberPrograms({ program, run }: Registrar): void {
   const offline = (name: string, summary: string, description: string): void => {
     program
       .command(name)
@@ -344,17 +359,6 @@ function addCellCommands({ program, run }: Registrar): void {
       ),
     );
   offline("dump", "print a stopped member's folder", "Prints what a stopped member's folder holds.");
-  program
-    .command("dev")
-    .summary("run a whole cell here, for development")
-    .description(
-      "Runs a cell of real processes on this machine until it is stopped. Prints one line of JSON when it is ready.\nMember i listens from base + 10·i on: +0 client, +1 HTTP, +2 peers, +3 admin, +4 ops.",
-    )
-    .option("--members <count>", "1, 3 or 5", parseCount, 3)
-    .option("--data <dir>", "where the members' folders are", "./data/dev")
-    .option("--base-port <port>", "the first port", parseCount, 7400)
-    .option("--no-restart", "leave a member that dies alone")
-    .action(run<[DevFlags]>(dev));
 }
 
 function addCompletion({ program, run }: Registrar): void {

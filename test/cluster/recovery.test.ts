@@ -87,7 +87,10 @@ describe("a cell whose majority is lost for good", { timeout: 300_000 }, () => {
 
     const recovered = new MemberProcess("m1-r1", survivor.directory, survivor.base, []);
     cell.members.splice(0, cell.members.length, recovered);
-    t.after(() => Promise.all([second.kill(), third.kill(), survivor.adminApi.close()]));
+    t.after(async () => {
+      survivor.adminApi.close();
+      await Promise.all([second.kill(), third.kill()]);
+    });
     recovered.start();
     await cell.leader();
     const fresh = await recovered.adminApi.status();
@@ -106,7 +109,7 @@ describe("a cell whose majority is lost for good", { timeout: 300_000 }, () => {
     const watch = now.watch("held", { startRevision: held.revision + 1 });
     await assert.rejects(
       (async () => {
-        for await (const _ of watch) assert.fail("nothing can be told of");
+        for await (const { kv } of watch) assert.fail(`nothing can be told of, but ${kv.text()} was`);
       })(),
       { code: "compacted" },
     );

@@ -107,7 +107,7 @@ describe("namespaces", { timeout: 120_000 }, () => {
     const watch = doomed.watch({ prefix: "" });
     await watch.created;
     const cancelled = (async () => {
-      for await (const _ of watch) assert.fail("a deletion is no event");
+      for await (const { kv } of watch) assert.fail(`a deletion is no event, but ${kv.text()} was told`);
     })();
     cancelled.catch(() => undefined);
 
