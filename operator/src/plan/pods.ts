@@ -37,7 +37,8 @@ export function keepPods(facts: Facts): Outcome | undefined {
 function isKept(facts: Facts, member: MemberFacts): boolean {
   if (member.object === undefined) return false;
   if (member.kind !== undefined) return true;
-  if (facts.operation?.incoming?.includes(member.name) === true) return !member.deleting;
+  const isIncoming = facts.operation?.incoming?.includes(member.name) === true;
+  if (isIncoming && member.id === undefined) return !member.deleting;
   if (facts.configuration !== undefined) return false;
   const summary = facts.previous.members?.find(({ name }) => name === member.name);
   const role = summary?.role ?? member.object.status?.role;

@@ -38,6 +38,8 @@ export interface Write {
  */
 export class Apiserver {
   readonly nowMs: () => number;
+  /** Whether an object is gone since garbage was collected last. */
+  hasLost = false;
   #objects: Objects = new Map();
   readonly #sorted = new WeakMap<ReadonlyMap<string, KubeObject>, readonly KubeObject[]>();
   #versions: Version[] = [];
@@ -82,6 +84,8 @@ export class Apiserver {
         creationTimestamp: toStamp(this.nowMs()),
       },
     };
+    // Its owner may be gone already.
+    this.hasLost = true;
     return this.#store(kind, "create", undefined, made);
   }
 
@@ -139,6 +143,7 @@ export class Apiserver {
 
   /** Objects whose owners are all gone are deleted. */
   collectGarbage(kinds: readonly ResourceKind[]): void {
+    this.hasLost = false;
     const uids = new Set(
       [...this.#objects.values()].flatMap((objects) =>
         [...objects.values()].map(({ metadata }) => metadata.uid),
@@ -190,8 +195,10 @@ export class Apiserver {
 
   #put(kind: ResourceKind, ref: ObjectRef, object: KubeObject | undefined): void {
     const objects = new Map(this.#objects.get(kind.plural));
-    if (object === undefined) objects.delete(keyOf(kind, ref));
-    else objects.set(keyOf(kind, ref), object);
+    if (object === undefined) {
+      objects.delete(keyOf(kind, ref));
+      this.hasLost = true;
+    } else objects.set(keyOf(kind, ref), object);
     this.#objects = new Map(this.#objects).set(kind.plural, objects);
     this.#versions.push({ ms: this.nowMs(), objects: this.#objects });
     if (this.#versions.length > VERSIONS_KEPT) this.#versions.shift();

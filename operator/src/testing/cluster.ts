@@ -114,7 +114,8 @@ export class Cluster {
     }
     this.#stopStrays();
     this.#keepClaims();
-    this.api.collectGarbage([POD, PERSISTENT_VOLUME_CLAIM, CELL_MEMBER, POD_DISRUPTION_BUDGET]);
+    if (this.api.hasLost)
+      this.api.collectGarbage([POD, PERSISTENT_VOLUME_CLAIM, CELL_MEMBER, POD_DISRUPTION_BUDGET]);
     for (const process of this.processes.values()) {
       if (process.state === "joining") this.#join(process);
     }

@@ -32,7 +32,7 @@ export class Laws {
   /** After each write at the apiserver. */
   readonly observe = (write: Write): void => {
     const cellId = (write.after as CoordinationCell | undefined)?.status?.cellId;
-    if (cellId !== undefined) this.#known.add(cellId);
+    if (cellId !== undefined && !this.#known.has(cellId)) this.#judgeFounding(cellId);
     this.#judgeIdentity(write);
     if (!this.isOperator) return;
     const isGoing = this.cellObject()?.metadata.deletionTimestamp !== undefined;
@@ -65,6 +65,20 @@ export class Laws {
     }
     if (!after.includes(cell.leaderId) && before.length > 1)
       this.break("the leader is removed without a transfer");
+  };
+
+  /** A second cell may only come from a recovery. */
+  #judgeFounding(cellId: string): void {
+    const { founded } = this.#cluster();
+    if (this.#known.size > 0 && founded.includes(cellId)) this.break(`a second cell is founded: ${cellId}`);
+    this.#known.add(cellId);
+  }
+
+  /** Once a step: a member whose cell nobody has written down yet may have founded one over data. */
+  readonly look = (): void => {
+    const { founded } = this.#cluster();
+    const known = founded.findIndex((id) => this.#known.has(id));
+    if (known >= 0 && known < founded.length - 1) this.break("a cell is founded when there is one already");
   };
 
   #judgeIdentity({ verb, kind, after }: Write): void {

@@ -15,7 +15,7 @@ const { values } = parseArgs({
 });
 const first = Number(values.seed ?? "1");
 const count = Number(values.seeds ?? (values.seed === undefined ? "100" : "1"));
-const chaosSeconds = Number(values.chaos ?? "400");
+const chaosSeconds = Number(values.chaos ?? "200");
 const counts = new Map<string, number>();
 let broken = 0;
 let passes = 0;

@@ -42,7 +42,7 @@ export class Nemesis {
     this.#simulation = simulation;
     const { dice } = simulation;
     simulation.faultRate = dice.pick([0, 0.01, 0.05]);
-    this.#pace = dice.pick([0.02, 0.05, 0.12]);
+    this.#pace = dice.pick([0.04, 0.1, 0.2]);
     this.#overload = dice.chance(0.12) ? "passing" : dice.chance(0.12) ? "for-good" : "none";
     this.#ends = dice.chance(0.08) ? "cell" : dice.chance(0.03) ? "namespace" : "never";
     this.#weights = this.#deeds().map((deed) => [dice.chance(0.3) ? 0 : dice.between(1, 4), deed] as const);
@@ -447,7 +447,7 @@ export class Nemesis {
   #maybeOverload(): void {
     const { dice } = this.#simulation;
     const raft = this.#raft();
-    if (this.#overloadDone || this.#overload === "none" || raft === undefined || !dice.chance(0.01)) return;
+    if (this.#overloadDone || this.#overload === "none" || raft === undefined || !dice.chance(0.02)) return;
     const voters = [...this.#cluster.processes.values()].filter(
       ({ disk }) => disk.cellId === raft.id && raft.configuration.voters.includes(disk.memberId),
     );
@@ -476,7 +476,7 @@ export class Nemesis {
   #maybeEnd(): void {
     const { dice } = this.#simulation;
     if (this.#ends === "never") return;
-    this.#endAtMs ??= this.#cluster.nowMs + dice.between(5, 390) * 1_000;
+    this.#endAtMs ??= this.#cluster.nowMs + dice.between(5, 190) * 1_000;
     if (this.#cluster.nowMs < this.#endAtMs || this.#cell()?.metadata.deletionTimestamp !== undefined) return;
     if (this.#cell() === undefined) return;
     this.#done(`delete ${this.#ends}`);

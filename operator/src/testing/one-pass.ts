@@ -14,14 +14,20 @@ import {
   SERVICE,
   SERVICE_ACCOUNT,
 } from "../api/kinds.ts";
-import type { CoordinationCell } from "../api/types.ts";
-import type { Builders, Built } from "../control/act.ts";
+import { CELL_FINALIZER } from "../api/names.ts";
+import type { CoordinationCell, CoordinationCellSpec } from "../api/types.ts";
+import { act, addFinalizer } from "../control/act.ts";
+import type { ActParts, Builders, Built } from "../control/act.ts";
+import { observe } from "../control/observe.ts";
+import type { ObserveParts } from "../control/observe.ts";
 import type { Caches } from "../control/reader.ts";
 import { cachedReader, liveReader, VolumeMemory } from "../control/reader.ts";
 import { reconcileCell } from "../control/reconcile-cell.ts";
 import type { CellPassParts, PassResult } from "../control/reconcile-cell.ts";
 import { RollBudget } from "../control/roll-budget.ts";
 import type { KubeObject, ObjectCache, ObjectRef, ResourceKind } from "../kube/types.ts";
+import { plan } from "../plan/plan.ts";
+import type { CertificatesView, Decision, Observation } from "../plan/types.ts";
 import { memberClaim } from "../resources/claim.ts";
 import { cellMember } from "../resources/member.ts";
 import { memberPod } from "../resources/pod.ts";
@@ -36,43 +42,97 @@ export interface OperatorProcess {
   readonly pass: (ref: ObjectRef) => Promise<PassResult>;
 }
 
+/** The production loop. */
 export function startOperator(cluster: Cluster, gate: Gate): OperatorProcess {
-  const kube = new SimKube(cluster, gate);
-  const admin = new SimAdmin(cluster, gate);
-  const caches = cachesOf(cluster, gate);
-  const volumes = new VolumeMemory(kube);
-  const wallMs = (): number => cluster.nowMs;
+  const ports = portsOf(cluster, gate);
   const parts: CellPassParts = {
-    kube,
-    cached: cachedReader(caches, volumes),
-    live: liveReader(kube, caches, volumes),
-    cells: caches.cells,
+    kube: ports.kube,
+    cached: cachedReader(ports.caches, ports.volumes),
+    live: liveReader(ports.kube, ports.caches, ports.volumes),
+    cells: ports.caches.cells,
     rolls: new RollBudget(1),
-    observeParts: () =>
-      Promise.resolve({
-        caches,
-        admin,
-        wallMs,
-        mayRoll: true,
-        certificates: () =>
-          Promise.resolve({ kind: "ready", message: "", notAfterMs: undefined, due: undefined } as const),
-        wantedSpecHash: (cell) => podSpecHash(cell.spec),
-        outdatedObjects: (cell) => outdatedObjects(cluster, cell),
-        obstacles: () => [],
-      }),
-    actParts: () =>
-      Promise.resolve({
-        kube,
-        admin,
-        builders: BUILDERS,
-        advanceCertificates: () => Promise.resolve(),
-        wallMs,
-      }),
+    observeParts: () => Promise.resolve(ports.observeParts),
+    actParts: () => Promise.resolve(ports.actParts),
     tell: () => undefined,
     log: () => undefined,
     forget: () => undefined,
   };
   return { pass: (ref) => reconcileCell(parts, ref) };
+}
+
+/** What a planted bug changes: what is seen, or what is decided on it. */
+export interface Bug {
+  readonly see?: (observation: Observation) => Observation;
+  readonly decide?: (decision: Decision, observation: Observation) => Decision;
+}
+
+/** The shortest loop there can be, with a planner that is wrong in one way. */
+export function startBuggyOperator(bug: Bug): (cluster: Cluster, gate: Gate) => OperatorProcess {
+  return (cluster, gate) => {
+    const { kube, caches, volumes, observeParts, actParts } = portsOf(cluster, gate);
+    const reader = liveReader(kube, caches, volumes);
+    return {
+      pass: async (ref) => {
+        const cell = await kube.get(COORDINATION_CELL, ref);
+        if (cell === undefined) return { lookAgainMs: undefined };
+        if (cell.metadata.finalizers === undefined && cell.metadata.deletionTimestamp === undefined) {
+          await addFinalizer(kube, COORDINATION_CELL, cell, CELL_FINALIZER);
+          return { lookAgainMs: 0 };
+        }
+        const { observation, objects, answers } = await observe(observeParts, cell, reader);
+        const seen = bug.see?.(observation) ?? observation;
+        const planned = plan(seen);
+        const decision = bug.decide?.(planned, seen) ?? planned;
+        const { name, namespace = "", resourceVersion = "" } = cell.metadata;
+        const metadata = { name, namespace, resourceVersion };
+        await kube.applyStatus(COORDINATION_CELL, { ...cell, metadata, status: decision.status });
+        if (decision.action === undefined) return { lookAgainMs: decision.lookAgainMs };
+        await act(actParts, { cell, objects, leaderTarget: answers.leaderTarget }, decision.action);
+        return { lookAgainMs: 200 };
+      },
+    };
+  };
+}
+
+interface Ports {
+  readonly kube: SimKube;
+  readonly caches: Caches;
+  readonly volumes: VolumeMemory;
+  readonly observeParts: ObserveParts;
+  readonly actParts: ActParts;
+}
+
+function portsOf(cluster: Cluster, gate: Gate): Ports {
+  const kube = new SimKube(cluster, gate);
+  const admin = new SimAdmin(cluster, gate);
+  const caches = cachesOf(cluster, gate);
+  const wallMs = (): number => cluster.nowMs;
+  return {
+    kube,
+    caches,
+    volumes: new VolumeMemory(kube),
+    observeParts: {
+      caches,
+      admin,
+      wallMs,
+      mayRoll: true,
+      certificates: () => Promise.resolve(CERTIFICATES),
+      wantedSpecHash: (cell) => hashOf(cell.spec),
+      outdatedObjects: (cell) => outdatedObjects(cluster, cell),
+      obstacles: () => [],
+    },
+    actParts: { kube, admin, builders: BUILDERS, advanceCertificates: () => Promise.resolve(), wallMs },
+  };
+}
+
+const CERTIFICATES: CertificatesView = { kind: "ready", message: "", notAfterMs: undefined, due: undefined };
+
+const hashes = new WeakMap<CoordinationCellSpec, string>();
+
+function hashOf(spec: CoordinationCellSpec): string {
+  const known = hashes.get(spec) ?? podSpecHash(spec);
+  hashes.set(spec, known);
+  return known;
 }
 
 const BUILDERS: Builders = {

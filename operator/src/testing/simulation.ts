@@ -4,6 +4,7 @@
 import { COORDINATION_CELL } from "../api/kinds.ts";
 import { API_VERSION } from "../api/types.ts";
 import type { CoordinationCell, CoordinationCellSpec } from "../api/types.ts";
+import type { Write } from "./apiserver.ts";
 import { Cluster } from "./cluster.ts";
 import { Dice } from "./dice.ts";
 import { Laws } from "./laws.ts";
@@ -23,7 +24,7 @@ export interface SimulationOptions {
   readonly seed: number;
   /** Told of every line of the history. */
   readonly trace?: (line: string) => void;
-  /** Simulated seconds of faults; 0: none. Default 400. */
+  /** Simulated seconds of faults; 0: none. Default 200. */
   readonly chaosSeconds?: number;
   readonly voters?: 1 | 3 | 5;
   /** Starts an operator; another than the production one is there to see that the laws catch it. */
@@ -89,6 +90,7 @@ export class Simulation {
         );
       }
       if (this.laws.isOperator) this.count(`write ${write.verb} ${write.kind}`);
+      this.#countOperation(write);
       this.laws.observe(write);
     });
     this.nemesis = new Nemesis(this);
@@ -99,7 +101,7 @@ export class Simulation {
   }
 
   async run(): Promise<SimulationResult> {
-    const { chaosSeconds = 400, voters } = this.#options;
+    const { chaosSeconds = 200, voters } = this.#options;
     this.cluster.api.create(
       COORDINATION_CELL,
       newCell(voters ?? this.dice.pick([1, 3, 3, 3, 5] as const), this.dice),
@@ -137,6 +139,15 @@ export class Simulation {
 
   get operators(): number {
     return this.#seats.length;
+  }
+
+  #countOperation({ before, after }: Write): void {
+    const idOf = (object: unknown): string | undefined =>
+      (object as CoordinationCell | undefined)?.status?.operation?.id;
+    const operation = (after as CoordinationCell | undefined)?.status?.operation;
+    if (after?.kind !== "CoordinationCell" || operation === undefined || operation.id === idOf(before))
+      return;
+    this.count(`operation ${operation.kind}`);
   }
 
   async #converge(): Promise<number | undefined> {
@@ -203,6 +214,7 @@ export class Simulation {
   async #step(elapsedMs: number): Promise<void> {
     this.laws.isOperator = false;
     this.cluster.tick(elapsedMs);
+    this.laws.look();
     for (const seat of [...this.#seats]) {
       if (seat.parked.length > 0 && this.dice.chance(0.4)) {
         for (const resume of seat.parked.splice(0)) resume();
