@@ -180,8 +180,9 @@ async function labelPod(kube: KubeClient, target: Target, action: Of<"label-pod"
 }
 
 /**
- * The pod goes first: a member that is in no configuration must not keep its volume busy. The claim goes or stays by
- * the reclaim policy. The finalizer comes off last, so that a crash in between is made good by the next pass.
+ * The pod goes first: a member that is in no configuration must not keep its volume busy. The claim goes, or is parted
+ * from its member: one that was made under reclaimPolicy Delete would go with it, and the policy may be another by now.
+ * The finalizer comes off last, so that a crash in between is made good by the next pass.
  */
 async function releaseMember(kube: KubeClient, target: Target, action: Of<"release-member">): Promise<void> {
   const { cell, objects } = target;
@@ -195,7 +196,21 @@ async function releaseMember(kube: KubeClient, target: Target, action: Of<"relea
   if (action.deleteClaim && claim?.metadata.uid !== undefined) {
     await kube.delete(PERSISTENT_VOLUME_CLAIM, refOf(cell, claim.metadata.name), { uid: claim.metadata.uid });
   }
+  if (!action.deleteClaim && claim !== undefined) await disown(kube, claim, action.uid);
   await removeFinalizer(kube, CELL_MEMBER, member, MEMBER_FINALIZER);
+}
+
+/** What is to outlive its owner must not be found by the garbage collector. */
+async function disown(kube: KubeClient, claim: PersistentVolumeClaim, ownerUid: string): Promise<void> {
+  const { name, namespace = "", ownerReferences = [], resourceVersion } = claim.metadata;
+  const others = ownerReferences.filter(({ uid }) => uid !== ownerUid);
+  if (others.length === ownerReferences.length) return;
+  await kube.mergePatch(
+    PERSISTENT_VOLUME_CLAIM,
+    { namespace, name },
+    { metadata: { ownerReferences: others } },
+    resourceVersion === undefined ? {} : { resourceVersion },
+  );
 }
 
 async function removeFinalizer<T extends KubeObject>(
