@@ -118,8 +118,9 @@ class ScenarioRun {
     const { name, about } = this.#scenario;
     say(`\n── ${name}: ${about}`);
     mkdirSync(this.#artifacts, { recursive: true });
+    const unbuilt = await this.#prepare();
     const started = performance.now();
-    const failure = await this.#attempt();
+    const failure = unbuilt ?? (await this.#attempt());
     const seconds = (performance.now() - started) / 1000;
     if (failure === undefined) say(`✓ ${name} (${seconds.toFixed(1)} s)`);
     else await this.#report(failure, seconds);
@@ -127,6 +128,17 @@ class ScenarioRun {
     const untidy = await this.#tidy();
     if (untidy !== undefined && failure === undefined) await this.#report(untidy, seconds);
     return { name, result: failure === undefined && untidy === undefined ? "passed" : "failed", seconds };
+  }
+
+  /** The first that needs images waits for them, for minutes at times: that is none of its own time. */
+  async #prepare(): Promise<Error | undefined> {
+    if (this.#scenario.images === "none") return undefined;
+    try {
+      await this.#shared.project();
+      return undefined;
+    } catch (error) {
+      return error instanceof Error ? error : new Error(String(error));
+    }
   }
 
   async #attempt(): Promise<Error | undefined> {

@@ -12,8 +12,10 @@ export interface Scenario {
   readonly about: string;
   /** Is it part of `--ci`? All of those together may take 20 minutes. */
   readonly ci: boolean;
-  /** After this long it has failed. */
+  /** After this long it has failed. Building and importing images does not count. */
   readonly minutes: number;
+  /** `none`: it needs no image of this repository, so none is built for it. Default: all. */
+  readonly images?: "none";
   run(context: ScenarioContext): Promise<void>;
 }
 

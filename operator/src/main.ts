@@ -192,7 +192,7 @@ async function start(
       steadyLookMs: STEADY_LOOK_MS,
     },
   });
-  observeCells(registry, controller, () => elector.leading);
+  observeCells(registry, controller);
   let troubledSinceMs: number | undefined;
   const ops = await startOpsServer({
     ...flags.ops,

@@ -246,6 +246,19 @@ describe("offline recovery of a folder", () => {
     assert.equal(again.from.cellId, first.identity.cellId);
   });
 
+  it("keeps the member's name when it is told which cell is given up, once for each", async () => {
+    const directory = await copy();
+    const cellId = (await readIdentity(createNodeDisk(), directory))?.cellId ?? "";
+    const options = asked(directory, { name: "m1", expectCellId: cellId });
+    const first = await recoverFolder(options, whole());
+    assert.equal(first.outcome, "recovered");
+    assert.equal((await recoverFolder(options, whole())).outcome, "already");
+    const next = await recoverFolder({ ...options, expectCellId: first.identity.cellId }, whole());
+    assert.equal(next.outcome, "recovered");
+    assert.notEqual(next.identity.cellId, first.identity.cellId);
+    await assert.rejects(recoverFolder(options, whole()), RecoveryRefused);
+  });
+
   it("refuses another cell, a log that is too short, the old name, no member, a member that runs", async () => {
     const directory = await copy();
     for (const more of [

@@ -21,7 +21,10 @@ import { applyWholeLog, becomeNewCell } from "./recover-state.ts";
 
 export interface RecoverOptions {
   readonly directory: string;
-  /** The member's new name: never that of a member of the old cell. */
+  /**
+   * The member's new name: never that of another member of the old cell. It may keep its own only together with
+   * `expectCellId`, which then tells whether a recovery was done already.
+   */
   readonly name: string;
   /** What others are told to dial. Each default: what the old member advertised. */
   readonly advertise: Partial<MemberAddresses>;
@@ -95,6 +98,8 @@ function alreadyDone(identity: MemberIdentity, options: RecoverOptions): Recover
   const from = identity.recoveredFrom;
   if (from === undefined || identity.name !== options.name) return undefined;
   const { expectCellId, expectAppliedIndex = 0 } = options;
+  // Asked to leave the cell that an earlier recovery made: once more, then.
+  if (expectCellId === identity.cellId) return undefined;
   if (expectCellId !== undefined && expectCellId !== from.cellId) {
     throw new RecoveryRefused(
       `The folder was recovered as ${identity.name} before, from cell ${from.cellId}, not ${expectCellId}. To recover it once more, give it another name.`,
@@ -124,9 +129,9 @@ function checkIdentity(
       `A recovery as ${to.name} (${JSON.stringify(to.addresses)}) was begun and not finished. Run it to its end with the same parameters.`,
     );
   }
-  if (identity.name === name) {
+  if (identity.name === name && expectCellId === undefined) {
     throw new RecoveryRefused(
-      `${name} is the member's name in the cell that is lost. Give it another, never used before, so that nobody takes one for the other.`,
+      `${name} is the member's name in the cell that is lost. Give it another, never used before; or say with --expect-cell-id which cell is given up, so that running this twice does it once.`,
     );
   }
 }

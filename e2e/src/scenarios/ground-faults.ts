@@ -66,6 +66,7 @@ export const groundFaults: Scenario = {
   about:
     "the cluster's own faults: control plane restarted, a kubelet restarted, a node lost for good and replaced",
   ci: false,
+  images: "none",
   minutes: 5,
   run: async (context) => {
     for (const part of [controlPlaneStopsAndStarts, kubeletsRestart, lostNodesAreReplaced]) {

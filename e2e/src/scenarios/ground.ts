@@ -241,6 +241,7 @@ export const ground: Scenario = {
   about:
     "the cluster itself: nodes and zones, restricted pods, DNS, Services, volumes, kill, evictions, a partition",
   ci: true,
+  images: "none",
   minutes: 5,
   run: async (context) => {
     const parts = [

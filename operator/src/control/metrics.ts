@@ -10,16 +10,8 @@ export interface ObservedCells {
 const CONDITIONS = ["Ready", "Available", "Degraded", "Stalled", "CertificatesValid"] as const;
 
 /** The fleet for Prometheus, read when it asks: from the statuses, so that a stand-by says the same. */
-export function observeCells(registry: Registry, source: ObservedCells, leading: () => boolean): void {
+export function observeCells(registry: Registry, source: ObservedCells): void {
   const registers = [registry];
-  new Gauge({
-    name: "lockstep_operator_leading",
-    help: "1 on the one operator that works",
-    registers,
-    collect() {
-      this.set(leading() ? 1 : 0);
-    },
-  });
   new Gauge({
     name: "lockstep_cell_condition",
     help: "A cell's condition: 1 True, 0 False, -1 Unknown",

@@ -31,7 +31,8 @@ export function obstaclesOf(
   return [
     {
       reason: "StorageClassMissing",
-      message: `There is no StorageClass ${storageClassName}. The cluster has ${names.join(", ") || "none"}.`,
+      // storageClassName cannot be changed.
+      message: `There is no StorageClass ${storageClassName}. Create it, or make this cell anew with one of the cluster's: ${names.join(", ") || "it has none"}.`,
     },
   ];
 }

@@ -1,5 +1,5 @@
 import { CELL_MEMBER, COORDINATION_CELL } from "../api/kinds.ts";
-import { identityOf, isMemberOf } from "../api/labels.ts";
+import { identityOf, isMemberOf, LABEL, selectorText } from "../api/labels.ts";
 import { CELL_FINALIZER } from "../api/names.ts";
 import { API_VERSION } from "../api/types.ts";
 import type { CellMember, CellMemberStatus, CoordinationCell, CoordinationCellStatus } from "../api/types.ts";
@@ -181,6 +181,13 @@ function memberStatus(decision: Decision, member: CellMember): CellMemberStatus 
     ...(summary.zone === undefined ? {} : { zone: summary.zone }),
     ...(summary.node === undefined ? {} : { node: summary.node }),
     ready: summary.ready,
+    // For the scale subresource, through which PodDisruptionBudgets count the pods of an owner.
+    replicas: 1,
+    selector: selectorText({
+      [LABEL.cellUid]: member.spec.cellUid,
+      [LABEL.component]: "member",
+      [LABEL.member]: member.metadata.name,
+    }),
     ...(summary.message === undefined ? {} : { message: summary.message }),
   };
 }

@@ -75,7 +75,7 @@ describe("seeing a pod", () => {
     assert.equal(podView(pod({ status: { conditions } })).readySinceMs, undefined);
   });
 
-  it("tells an image that cannot be had, in the kubelet's words", () => {
+  it("tells an image that cannot be had, in the kubelet's words, and what to do", () => {
     const view = podView(
       pod({
         status: {
@@ -94,7 +94,8 @@ describe("seeing a pod", () => {
     );
     assert.deepEqual(view.trouble, {
       reason: "ImagePullBackOff",
-      message: "member (cell:nope): Back-off pulling image",
+      message:
+        "member (cell:nope): Back-off pulling image. Correct spec.image, or see to it that the nodes can pull it (podTemplate.spec.imagePullSecrets).",
     });
   });
 
@@ -108,7 +109,10 @@ describe("seeing a pod", () => {
     const conditions = [
       { type: "PodScheduled", status: "False" as const, reason: "Unschedulable", message: "0/5 nodes" },
     ];
-    assert.equal(podView(pod({ status: { conditions } })).trouble?.message, "0/5 nodes");
+    assert.equal(
+      podView(pod({ status: { conditions } })).trouble?.message,
+      "0/5 nodes. Lower spec.resources, correct spec.podTemplate.spec, or add nodes.",
+    );
     const evicted = podView(
       pod({ status: { phase: "Failed", reason: "Evicted", message: "disk pressure" } }),
     );
@@ -119,7 +123,37 @@ describe("seeing a pod", () => {
     const state = { terminated: { exitCode: 2, reason: "Error" } };
     const containerStatuses = [{ name: "member", ready: false, restartCount: 1, state }];
     const view = podView(pod({ status: { phase: "Running", containerStatuses } }));
-    assert.match(view.trouble?.message ?? "", /ended with code 2/);
+    assert.equal(view.trouble?.message, "member ended with code 2.");
+  });
+
+  it("tells the last words of a program that ends again and again, rather than that the kubelet waits", () => {
+    const waiting = { reason: "CrashLoopBackOff", message: "back-off 10s restarting failed container" };
+    const fatal = {
+      level: 60,
+      err: { message: "format version is known", stack: "..." },
+      msg: "the member stops",
+    };
+    const message = `{"level":30,"msg":"starting"}\n${JSON.stringify(fatal)}\n`;
+    const lastState = { terminated: { exitCode: 2, message } };
+    const told = (last: object): unknown =>
+      podView(
+        pod({
+          status: {
+            phase: "Running",
+            containerStatuses: [
+              { name: "member", ready: false, restartCount: 3, state: { waiting }, ...last },
+            ],
+          },
+        }),
+      ).trouble;
+    assert.deepEqual(told({ lastState }), {
+      reason: "CrashLoopBackOff",
+      message: "member ended with code 2: the member stops: format version is known.",
+    });
+    assert.deepEqual(told({}), {
+      reason: "CrashLoopBackOff",
+      message: "member (): back-off 10s restarting failed container.",
+    });
   });
 });
 

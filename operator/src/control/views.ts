@@ -6,6 +6,7 @@ import type {
   PersistentVolume,
   PersistentVolumeClaim,
   Pod,
+  TerminatedState,
 } from "../api/core.ts";
 import { ANNOTATION } from "../api/labels.ts";
 import { quantityValue } from "../api/quantity.ts";
@@ -25,6 +26,12 @@ const STUCK_REASONS = new Set([
   "InvalidImageName",
   "RunContainerError",
 ]);
+const IMAGE_REASONS = new Set(["ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"]);
+/** Kubernetes' own words say what is wrong, and not what to do. */
+const ADVICE = {
+  image: "Correct spec.image, or see to it that the nodes can pull it (podTemplate.spec.imagePullSecrets).",
+  placement: "Lower spec.resources, correct spec.podTemplate.spec, or add nodes.",
+} as const;
 const HOST_LABEL = "kubernetes.io/hostname";
 const MESSAGE_LENGTH_MAX = 1_000;
 
@@ -72,24 +79,52 @@ function podTrouble({ spec, status }: Pod): Trouble {
   }
   const scheduled = conditionOf(status?.conditions, "PodScheduled");
   if (spec.nodeName === undefined && scheduled?.status === "False") {
-    return trouble(scheduled.reason ?? "Unschedulable", scheduled.message ?? "No node suits it.");
+    const message = `${asSentence(scheduled.message ?? "No node suits it")} ${ADVICE.placement}`;
+    return trouble(scheduled.reason ?? "Unschedulable", message);
   }
   return undefined;
 }
 
-function containerTrouble({ name, image, state, ready }: ContainerStatus): Trouble {
+function containerTrouble(container: ContainerStatus): Trouble {
+  const { name, image, state, lastState, ready } = container;
   const waiting = state?.waiting;
   if (waiting?.reason !== undefined && STUCK_REASONS.has(waiting.reason)) {
-    return trouble(waiting.reason, `${name} (${image ?? ""}): ${waiting.message ?? waiting.reason}`);
+    const what = asSentence(`${name} (${image ?? ""}): ${waiting.message ?? waiting.reason}`);
+    if (IMAGE_REASONS.has(waiting.reason)) return trouble(waiting.reason, `${what} ${ADVICE.image}`);
+    const before = lastState?.terminated;
+    return trouble(waiting.reason, before === undefined ? what : describeEnd(name, before));
   }
   const ended = state?.terminated;
   if (ended !== undefined && ended.exitCode !== 0 && !ready) {
-    return trouble(
-      ended.reason ?? "Error",
-      `${name} ended with code ${String(ended.exitCode)}: ${ended.message ?? ""}`,
-    );
+    return trouble(ended.reason ?? "Error", describeEnd(name, ended));
   }
   return undefined;
+}
+
+function describeEnd(name: string, { exitCode, message }: TerminatedState): string {
+  const words = lastWords(message ?? "");
+  return asSentence(`${name} ended with code ${String(exitCode)}${words === "" ? "" : `: ${words}`}`);
+}
+
+/** The last line that a program wrote; of a line of our members' logs only what a person reads. */
+function lastWords(text: string): string {
+  const line = text.trim().split("\n").at(-1) ?? "";
+  if (!line.startsWith("{")) return line;
+  try {
+    const { msg, err } = JSON.parse(line) as {
+      readonly msg?: unknown;
+      readonly err?: { readonly message?: unknown };
+    };
+    const parts = [msg, err?.message].filter((part) => typeof part === "string");
+    return parts.length === 0 ? line : parts.join(": ");
+  } catch {
+    // Cut off by the kubelet.
+    return line;
+  }
+}
+
+function asSentence(text: string): string {
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 function trouble(reason: string, message: string): NonNullable<Trouble> {
