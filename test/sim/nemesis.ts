@@ -43,8 +43,7 @@ export class Nemesis {
     world.network.setProfile(CALM_NETWORK);
     for (const resume of [...this.#paused]) resume();
     for (const host of world.hosts) {
-      host.faults.slowUntilUs = 0;
-      host.faults.failing = 0;
+      host.faults.mend();
       host.disk.capacityBytes = DISK_BYTES;
       if (host.state === "down") this.#restart(host);
     }

@@ -74,8 +74,9 @@ export class SimHost {
       random: () => dice.random(),
       capacityBytes: DISK_BYTES,
       fault: this.faults.fault,
-      onOperation: (_operation, complete) =>
-        void this.process?.deliver(this.faults.latencyUs(world.loop.nowUs), complete),
+      onOperation: (_operation, complete) => {
+        if (this.process !== undefined) this.faults.operate(this.process, world.loop.nowUs, complete);
+      },
     });
   }
 
@@ -208,7 +209,7 @@ export class SimHost {
     const disk: Disk = this.disk.mount();
     const sync = (): Promise<void> =>
       new Promise((resolve, reject) => {
-        process.deliver(this.faults.latencyUs(world.loop.nowUs), () => {
+        this.faults.operate(process, world.loop.nowUs, () => {
           const failure = this.faults.barrierFails();
           if (failure === undefined) resolve();
           else reject(failure);
