@@ -11,7 +11,6 @@ export const LABEL = {
   /** On no object, only in the selector of a client Service that is to select nothing yet. */
   admitted: "lockstep.dev/admitted",
   name: "app.kubernetes.io/name",
-  instance: "app.kubernetes.io/instance",
   component: "app.kubernetes.io/component",
   managedBy: "app.kubernetes.io/managed-by",
 } as const;
@@ -43,11 +42,13 @@ export function identityOf(cell: CoordinationCell): CellIdentity {
   return { name, namespace, uid };
 }
 
-/** Of every object of a cell. */
+/**
+ * Of every object of a cell. Not `app.kubernetes.io/instance`: by that label Argo CD knows what belongs to an
+ * application, and would prune a retained volume, which has no owner, from one that happens to have the cell's name.
+ */
 export function cellLabels(cell: CellIdentity, component: string): Labels {
   return {
     [LABEL.name]: "lockstep",
-    [LABEL.instance]: cell.name,
     [LABEL.component]: component,
     [LABEL.managedBy]: "lockstep-operator",
     [LABEL.cell]: cell.name,
