@@ -98,7 +98,7 @@ export function factsOf(o: Observation): Facts {
     previous,
     operation: previous.operation,
     configuration,
-    strangeCellId: strange ? o.configuration?.cellId : undefined,
+    strangeCellId: strange ? o.configuration.cellId : undefined,
     members,
     voters: members.filter(({ kind }) => kind === "voter" || kind === "leaving"),
     leader: members.find(({ isLeader }) => isLeader),

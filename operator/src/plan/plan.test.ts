@@ -1,40 +1,20 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Condition } from "../api/types.ts";
+import type { CoordinationCellStatus, OperationStatus } from "../api/types.ts";
 import { plan } from "./plan.ts";
+import { ago, conditionOf, decide, gist, HEALTHY } from "./testing/decide.ts";
 import { NOW_MS, nodeOf, operation, scene } from "./testing/scene.ts";
 import type { Scene } from "./testing/scene.ts";
 import { toStamp } from "./time.ts";
 import type { Decision } from "./types.ts";
 
-const ago = (minutes: number): string => toStamp(NOW_MS - minutes * 60_000);
-
-function decide(from: Scene): Decision {
-  return plan(scene(from));
-}
-
-function condition(decision: Decision, type: string): Condition {
-  const found = decision.status.conditions?.find((each) => each.type === type);
-  assert.ok(found !== undefined, `there is no condition ${type}`);
-  return found;
-}
-
-/** What a decision comes to, in a word or two. */
-function gist({ action, status }: Decision): string {
-  if (action === undefined)
-    return status.operation === undefined ? "nothing" : `${status.operation.kind}/${status.operation.step}`;
-  return "member" in action ? `${action.kind} ${action.member}` : action.kind;
-}
-
-const HEALTHY = { a: { is: "leader" }, b: { is: "voter" }, c: { is: "voter" } } as const;
-
 void describe("a cell at rest", () => {
   void it("is Ready, and nothing is done", () => {
     const decision = decide({ members: HEALTHY });
     assert.equal(gist(decision), "nothing");
-    assert.equal(condition(decision, "Ready").status, "True");
-    assert.equal(condition(decision, "Reconciling").status, "False");
-    assert.equal(condition(decision, "Stalled").status, "False");
+    assert.equal(conditionOf(decision, "Ready").status, "True");
+    assert.equal(conditionOf(decision, "Reconciling").status, "False");
+    assert.equal(conditionOf(decision, "Stalled").status, "False");
     assert.equal(decision.status.observedGeneration, 7);
     assert.equal(decision.status.phase, "Ready");
     assert.equal(decision.status.readiness, "3/3");
@@ -62,20 +42,20 @@ void describe("founding", () => {
   void it("does not happen over volumes of an earlier cell", () => {
     const decision = decide({ over: { orphanedClaims: ["cell-old"] } });
     assert.equal(decision.action, undefined);
-    assert.equal(condition(decision, "Stalled").reason, "RetainedData");
-    assert.match(condition(decision, "Stalled").message, /cell-old/);
+    assert.equal(conditionOf(decision, "Stalled").reason, "RetainedData");
+    assert.match(conditionOf(decision, "Stalled").message, /cell-old/);
   });
 
   void it("does not happen a second time when all CellMembers are gone", () => {
     const decision = decide({ status: { cellId: "id-1" } });
     assert.equal(decision.action, undefined);
-    assert.equal(condition(decision, "Stalled").reason, "MembersLost");
+    assert.equal(conditionOf(decision, "Stalled").reason, "MembersLost");
   });
 
   void it("names what is missing", () => {
     const obstacle = { reason: "StorageClassMissing", message: "There is no StorageClass fast." };
     const decision = decide({ over: { obstacles: [obstacle] } });
-    assert.equal(condition(decision, "Stalled").message, obstacle.message);
+    assert.equal(conditionOf(decision, "Stalled").message, obstacle.message);
   });
 
   void it("bootstraps on an empty volume only while nobody has seen the cell's id", () => {
@@ -167,7 +147,7 @@ void describe("growing and shrinking", () => {
 });
 
 void describe("replacing a voter", () => {
-  const replace = (extra: Parameters<typeof operation>[0] | object = {}): Scene["status"] => ({
+  const replace = (extra: Partial<OperationStatus> = {}): CoordinationCellStatus => ({
     operation: operation({ kind: "Replace", trigger: "Deleted", outgoing: ["c"], incoming: ["d"], ...extra }),
   });
 
@@ -274,8 +254,7 @@ void describe("replacing a voter", () => {
     const cancelled = decide({ members, status: replace({ trigger: "Lost" }) });
     assert.equal(cancelled.status.operation, undefined);
     assert.match(cancelled.status.lastOperation?.result ?? "", /^Cancelled: c is well again/);
-    const { operation: _none, ...status } = cancelled.status;
-    const dropped = decide({ members, status });
+    const dropped = decide({ members, status: cancelled.status });
     assert.ok(dropped.action?.kind === "change-membership");
     assert.deepEqual(dropped.action.change.remove, [4]);
   });
@@ -289,7 +268,7 @@ void describe("replacing a voter", () => {
       status: { ...aborted.status },
     });
     assert.equal(again.status.operation, undefined);
-    assert.match(condition(again, "Reconciling").message, /aborted; the next begins in 30 s/);
+    assert.match(conditionOf(again, "Reconciling").message, /aborted; the next begins in 30 s/);
   });
 });
 
@@ -329,7 +308,7 @@ void describe("automatic replacement", () => {
       members: { ...HEALTHY, c: lost },
     });
     assert.equal(decision.status.operation, undefined);
-    assert.match(condition(decision, "Degraded").message, /only by a CellOperation/);
+    assert.match(conditionOf(decision, "Degraded").message, /only by a CellOperation/);
   });
 
   void it("treats a pod that waits for its volume's node like any loss", () => {
@@ -343,7 +322,7 @@ void describe("automatic replacement", () => {
       over: { nodes: [nodeOf("node-a", "a"), nodeOf("node-b", "b")] },
     });
     assert.equal(decision.status.operation, undefined);
-    assert.equal(condition(decision, "Stalled").reason, "Unschedulable");
+    assert.equal(conditionOf(decision, "Stalled").reason, "Unschedulable");
   });
 
   void it("replaces a slow disk only when the policy says so", () => {
@@ -351,7 +330,7 @@ void describe("automatic replacement", () => {
     const members = [{ name: "c", id: 3, role: "Voter", ready: true, slowSince: ago(11) }] as const;
     const reported = decide({ members: { ...HEALTHY, c: slow }, status: { members } });
     assert.equal(reported.status.operation, undefined);
-    assert.equal(condition(reported, "Degraded").reason, "SlowDisk");
+    assert.equal(conditionOf(reported, "Degraded").reason, "SlowDisk");
     const spec = { replacementPolicy: { mode: "AfterLoss", after: "10m", slowDisk: "Replace" } } as const;
     assert.equal(replaced({ spec, members: { ...HEALTHY, c: slow }, status: { members } }), true);
   });
@@ -400,7 +379,7 @@ void describe("rolling", () => {
       status: { operation: operation({ kind: "Roll", step: "wait", outgoing: ["c"] }) },
     });
     assert.equal(gist(decision), "Roll/wait");
-    assert.equal(condition(decision, "Stalled").reason, "ImagePullBackOff");
+    assert.equal(conditionOf(decision, "Stalled").reason, "ImagePullBackOff");
   });
 
   void it("lets a fix through to the member that does not start", () => {
@@ -445,7 +424,7 @@ void describe("rolling", () => {
       over: { mayRoll: false },
     });
     assert.equal(decision.status.operation, undefined);
-    assert.equal(condition(decision, "Reconciling").reason, "WaitingToRoll");
+    assert.equal(conditionOf(decision, "Reconciling").reason, "WaitingToRoll");
   });
 
   void it("does not begin by itself with mode Manual", () => {
@@ -454,7 +433,7 @@ void describe("rolling", () => {
       members: { ...HEALTHY, b: { is: "voter", outdated: true } },
     });
     assert.equal(decision.status.operation, undefined);
-    assert.match(condition(decision, "UpToDate").message, /Manual/);
+    assert.match(conditionOf(decision, "UpToDate").message, /Manual/);
   });
 
   void it("raises the format version last, when every member can apply it", () => {
@@ -467,277 +446,5 @@ void describe("rolling", () => {
     const decision = decide({ members });
     assert.deepEqual(decision.action, { kind: "raise-format", version: 2, plannedOn: 70 });
     assert.equal(gist(decide({ members: { ...members, c: { is: "voter" } } })), "nothing");
-  });
-});
-
-void describe("when little is seen", () => {
-  void it("does nothing and says Unknown when nobody answers", () => {
-    const silent = { answers: false } as const;
-    const decision = decide({
-      members: {
-        a: { ...HEALTHY.a, ...silent },
-        b: { ...HEALTHY.b, ...silent },
-        c: { is: "voter", deleting: true, ...silent },
-      },
-      blind: true,
-    });
-    assert.equal(decision.action, undefined);
-    assert.equal(condition(decision, "Ready").status, "Unknown");
-    assert.equal(condition(decision, "Available").status, "Unknown");
-    assert.equal(condition(decision, "QuorumHealthy").reason, "NobodyAnswers");
-  });
-
-  void it("brings back pods on their own volumes without a quorum", () => {
-    const decision = decide({
-      members: { ...HEALTHY, c: { is: "voter", pod: "missing", answers: false } },
-      status: { members: [{ name: "c", id: 3, role: "Voter", ready: false }] },
-      blind: true,
-    });
-    assert.ok(decision.action?.kind === "create-pod");
-    assert.equal(decision.action.mode.kind, "existing");
-  });
-
-  void it("never makes a new volume for a member that had one", () => {
-    const decision = decide({
-      members: { ...HEALTHY, c: { is: "voter", pod: "missing", claim: "missing", answers: false } },
-    });
-    assert.equal(decision.action, undefined);
-  });
-
-  void it("recreates a pod in a terminal phase on the same claim", () => {
-    const decision = decide({
-      members: { ...HEALTHY, c: { is: "voter", answers: false, pod: { phase: "Failed" } } },
-    });
-    assert.equal(gist(decision), "delete-pod c");
-  });
-
-  void it("waits for a joint configuration to be left, and starts nothing", () => {
-    const decision = decide({ spec: { voters: 5 }, members: HEALTHY, joint: true });
-    assert.equal(decision.action, undefined);
-    assert.equal(decision.status.operation, undefined);
-    assert.equal(condition(decision, "Reconciling").reason, "JointConfiguration");
-  });
-
-  void it("asks for a person when the quorum does not come back", () => {
-    const quorum = {
-      type: "QuorumHealthy",
-      status: "False",
-      reason: "QuorumLost",
-      message: "",
-      lastTransitionTime: ago(6),
-    } as const;
-    const decision = decide({
-      members: { ...HEALTHY, a: { is: "leader", answers: false } },
-      status: { conditions: [quorum] },
-      blind: true,
-    });
-    assert.equal(condition(decision, "Stalled").reason, "QuorumLost");
-    assert.match(condition(decision, "Stalled").message, /spec.recovery/);
-  });
-
-  void it("changes nothing when another cell answers", () => {
-    const decision = decide({ members: HEALTHY, status: { cellId: "id-0" } });
-    assert.equal(decision.action, undefined);
-    assert.equal(condition(decision, "Stalled").reason, "CellIdMismatch");
-  });
-
-  void it("grows claims before anything else is well", () => {
-    const decision = decide({
-      spec: { storage: { size: "2Gi", reclaimPolicy: "Delete" } },
-      members: HEALTHY,
-      blind: true,
-    });
-    assert.deepEqual(decision.action, { kind: "grow-claim", member: "a", size: "2Gi" });
-  });
-});
-
-void describe("recovery", () => {
-  const quorum = (minutes: number) =>
-    [
-      {
-        type: "QuorumHealthy",
-        status: "False",
-        reason: "QuorumLost",
-        message: "",
-        lastTransitionTime: ago(minutes),
-      },
-    ] as const;
-  const members = {
-    a: { is: "leader", answers: false },
-    b: { is: "voter", answers: false },
-    c: { is: "voter" },
-  } as const;
-  const spec = { recovery: { survivor: "c", cellId: "id-1" } };
-
-  void it("begins only when the quorum has been lost for a while", () => {
-    assert.equal(
-      decide({ spec, members, blind: true, status: { conditions: quorum(0) } }).status.operation,
-      undefined,
-    );
-    const decision = decide({ spec, members, blind: true, status: { conditions: quorum(2) } });
-    assert.equal(gist(decision), "Recover/stop");
-  });
-
-  void it("means nothing for a cell of another id", () => {
-    const stale = { recovery: { survivor: "c", cellId: "id-0" } };
-    assert.equal(
-      decide({ spec: stale, members, blind: true, status: { conditions: quorum(2) } }).status.operation,
-      undefined,
-    );
-  });
-
-  void it("stops the others, then starts the survivor with the id that is given up", () => {
-    const status = {
-      operation: operation({ kind: "Recover", step: "stop", incoming: ["c"], outgoing: ["a", "b"] }),
-    };
-    assert.equal(gist(decide({ spec, members, blind: true, status })), "delete-pod a");
-    const gone = { answers: false, pod: "missing" } as const;
-    const stopped = {
-      a: { is: "leader", ...gone },
-      b: { is: "voter", ...gone },
-      c: { is: "voter", ...gone },
-    } as const;
-    const decision = decide({ spec, members: stopped, blind: true, status });
-    assert.ok(decision.action?.kind === "create-pod");
-    assert.deepEqual(decision.action.mode, { kind: "recover", newName: "c", cellId: "id-1" });
-  });
-});
-
-void describe("pause and deletion", () => {
-  void it("changes nothing while paused, and says so", () => {
-    const decision = decide({
-      spec: { paused: true, voters: 5 },
-      members: { ...HEALTHY, c: { is: "voter", pod: "missing", answers: false } },
-    });
-    assert.equal(decision.action, undefined);
-    assert.equal(condition(decision, "Paused").status, "True");
-    assert.equal(decision.status.readyVoters, 2);
-    assert.equal(decision.status.phase, "Paused");
-  });
-
-  void it("waits for tenants, and names them", () => {
-    const decision = decide({ deleting: true, members: HEALTHY, over: { tenants: ["shop/carts"] } });
-    assert.equal(decision.action, undefined);
-    assert.match(condition(decision, "Stalled").message, /shop\/carts/);
-  });
-
-  void it("takes the members away without asking the cell, even without a quorum", () => {
-    assert.equal(gist(decide({ deleting: true, members: HEALTHY, blind: true })), "delete-member a");
-    const a = { is: "leader", deleting: true } as const;
-    assert.equal(gist(decide({ deleting: true, members: { a }, blind: true })), "release-member a");
-    assert.equal(gist(decide({ deleting: true, status: { cellId: "id-1" } })), "release-cell");
-  });
-
-  void it("does not hold up a Kubernetes namespace that is being deleted, tenants or not", () => {
-    const over = { namespaceTerminating: true, tenants: ["shop/carts"] };
-    assert.equal(
-      gist(decide({ deleting: true, members: { a: { is: "leader", deleting: true } }, over })),
-      "release-member a",
-    );
-    assert.equal(
-      gist(decide({ members: { ...HEALTHY, b: { is: "voter", deleting: true } }, over })),
-      "release-member b",
-    );
-    assert.equal(decide({ over }).action, undefined);
-  });
-});
-
-void describe("requests", () => {
-  void it("replace a chosen member", () => {
-    const requests = [{ cell: "cell", action: "Replace", member: "b" }] as const;
-    const decision = decide({ members: HEALTHY, requests });
-    assert.deepEqual(decision.status.operation?.outgoing, ["b"]);
-    assert.equal(decision.status.operation.requestedBy, "wish-1");
-    const running = decide({
-      members: HEALTHY,
-      requests,
-      status: decision.status,
-      over: { disruptionBudget: 3 },
-    });
-    assert.equal(running.action?.kind, "create-member");
-  });
-
-  void it("fail with the voters' names when they name nobody", () => {
-    const decision = decide({
-      members: HEALTHY,
-      requests: [{ cell: "cell", action: "Replace", member: "z" }],
-    });
-    assert.ok(decision.action?.kind === "finish-request");
-    assert.equal(decision.action.phase, "Failed");
-    assert.match(decision.action.message, /a, b, c/);
-  });
-
-  void it("drain a node by replacing its member elsewhere, and succeed when nobody is left there", () => {
-    const requests = [{ cell: "cell", action: "Drain", node: "node-b" }] as const;
-    const begun = decide({ members: HEALTHY, requests });
-    assert.equal(begun.status.operation?.trigger, "Drained");
-    const made = decide({ members: HEALTHY, requests, status: begun.status, over: { disruptionBudget: 3 } });
-    assert.ok(made.action?.kind === "create-member");
-    assert.equal(made.action.replaces, undefined);
-    const { b: _moved, ...rest } = HEALTHY;
-    const over = decide({ members: { ...rest, d: { is: "voter" } }, requests });
-    assert.ok(over.action?.kind === "finish-request");
-    assert.equal(over.action.phase, "Succeeded");
-  });
-
-  void it("are cancelled by deleting them before the change", () => {
-    const decision = decide({
-      members: { ...HEALTHY, d: { is: "learner" } },
-      status: {
-        operation: operation({
-          kind: "Replace",
-          trigger: "Requested",
-          requestedBy: "wish-1",
-          outgoing: ["b"],
-          incoming: ["d"],
-        }),
-      },
-    });
-    assert.match(
-      decision.status.lastOperation?.result ?? "",
-      /^Cancelled: the CellOperation wish-1 was deleted/,
-    );
-  });
-
-  void it("transfer leadership and are answered when it moved", () => {
-    const requests = [{ cell: "cell", action: "TransferLeadership", member: "b" }] as const;
-    const under = operation({ kind: "Transfer", requestedBy: "wish-1", outgoing: ["a"], incoming: ["b"] });
-    const asked = decide({ members: HEALTHY, requests, status: { operation: under } });
-    assert.deepEqual(asked.action?.kind === "transfer-leadership" ? asked.action.to : undefined, 2);
-    const moved = { a: { is: "voter" }, b: { is: "leader" }, c: { is: "voter" } } as const;
-    const done = decide({ members: moved, requests, status: { operation: under } });
-    assert.equal(done.status.lastOperation?.result, "Succeeded");
-    const answered = decide({ members: moved, requests, status: done.status });
-    assert.ok(answered.action?.kind === "finish-request");
-    assert.equal(answered.action.phase, "Succeeded");
-  });
-});
-
-void describe("the PodDisruptionBudget", () => {
-  void it("comes back to the quorum at rest", () => {
-    const decision = decide({ members: HEALTHY, over: { disruptionBudget: 3 } });
-    assert.ok(decision.action?.kind === "apply-shared");
-    assert.equal(decision.action.disruptionMinAvailable, 2);
-  });
-
-  void it("of one voter blocks drains, and the condition says so", () => {
-    const decision = decide({ spec: { voters: 1 }, members: { a: { is: "leader" } } });
-    assert.match(condition(decision, "Available").message, /blocks drains/);
-  });
-
-  void it("does not count former members: their label goes before newcomers get theirs", () => {
-    const decision = decide({
-      members: {
-        a: { is: "leader" },
-        b: { is: "voter" },
-        d: { is: "voter", id: 4, pod: { labels: { "lockstep.dev/role": "learner" } } },
-        c: { deleting: true, answers: false },
-      },
-      status: {
-        operation: operation({ kind: "Replace", outgoing: ["c"], incoming: ["d"], step: "change" }),
-        members: [{ name: "c", id: 3, role: "Voter", ready: true }],
-      },
-    });
-    assert.deepEqual(decision.action, { kind: "label-pod", member: "c", uid: "pod-c", role: "former" });
   });
 });

@@ -115,11 +115,10 @@ function statusOf(facts: Facts, outcome: Outcome): CoordinationCellStatus {
     outcome.operation === undefined ? facts.operation : (outcome.operation ?? undefined);
   const situation = { facts, outcome, operation };
   const conditions = conditionsOf(situation);
-  const { operation: _ended, ...rest } = previous;
   const voters = facts.voters.filter(({ kind }) => kind === "voter");
   const zones = [...new Set(voters.flatMap(({ zone }) => zone ?? []))].sort();
   return {
-    ...rest,
+    ...withoutOperation(previous),
     ...(cell.metadata.generation === undefined ? {} : { observedGeneration: cell.metadata.generation }),
     ...(configuration === undefined
       ? { readyVoters: 0, readiness: `0/${String(facts.spec.voters)}` }
@@ -139,6 +138,12 @@ function statusOf(facts: Facts, outcome: Outcome): CoordinationCellStatus {
     phase: phaseOf(situation, conditions),
     conditions,
   };
+}
+
+function withoutOperation(status: CoordinationCellStatus): CoordinationCellStatus {
+  const kept: { -readonly [K in keyof CoordinationCellStatus]: CoordinationCellStatus[K] } = { ...status };
+  delete kept.operation;
+  return kept;
 }
 
 function restlessness(facts: Facts): number | undefined {

@@ -93,9 +93,8 @@ export class Apiserver {
     const before = this.get(kind, object.metadata);
     if (before === undefined) return this.create(kind, object);
     checkVersion(before, object.metadata.resourceVersion);
-    const { resourceVersion: _meant, ...metadata } = object.metadata;
     // One manager owns all that it applies: what it does not name any more goes.
-    const merged = { ...before, ...object, metadata: merge(before.metadata, metadata) as ObjectMeta };
+    const merged = { ...before, ...object, metadata: merge(before.metadata, object.metadata) as ObjectMeta };
     return this.#store(kind, "apply", before, withGeneration(before, merged));
   }
 
@@ -243,12 +242,12 @@ function withGeneration<T extends KubeObject>(before: T, after: T): T {
 /** JSON merge patch: null takes a field away, lists are replaced. */
 function merge(before: unknown, patch: unknown): unknown {
   if (!isRecord(before) || !isRecord(patch)) return patch;
-  const after: Record<string, unknown> = { ...before };
+  const after = new Map(Object.entries(before));
   for (const [key, value] of Object.entries(patch)) {
-    if (value === null) delete after[key];
-    else if (value !== undefined) after[key] = merge(after[key], value);
+    if (value === null) after.delete(key);
+    else if (value !== undefined) after.set(key, merge(after.get(key), value));
   }
-  return after;
+  return Object.fromEntries(after);
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -258,10 +258,9 @@ export class Nemesis {
         run: () => {
           const { image } = this.#cell()?.spec ?? {};
           if (image === "bad") return false;
-          this.#later(
-            [20, 120],
-            () => void (this.#cell()?.spec.image === "bad" && this.#edit({ image: "v3" })),
-          );
+          this.#later([20, 120], () => {
+            if (this.#cell()?.spec.image === "bad") this.#edit({ image: "v3" });
+          });
           return this.#edit({ image: "bad" });
         },
       },

@@ -106,10 +106,9 @@ export class RaftCell {
     const reachable = this.#world.reachable();
     const canServe = this.hasMajority(reachable);
     if (this.leaderId !== 0 && (!reachable.has(this.leaderId) || !canServe)) this.#loseLeader();
-    if (this.leaderId === 0) {
-      if (canServe && nowMs - this.#leaderlessMs >= ELECTION_MS) this.#elect(reachable);
-      if (this.leaderId === 0) return;
-    }
+    const isDue = canServe && nowMs - this.#leaderlessMs >= ELECTION_MS;
+    if (this.leaderId === 0 && isDue) this.#elect(reachable);
+    if (!reachable.has(this.leaderId)) return;
     this.#replicate(reachable, elapsedS);
     if (this.joint && nowMs - this.#jointMs >= LEAVE_JOINT_MS && this.hasMajority(reachable))
       this.#leaveJoint();

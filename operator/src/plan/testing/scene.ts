@@ -33,7 +33,8 @@ export interface SceneMember {
   readonly outdated?: boolean;
   readonly pod?: Partial<PodView> | "missing";
   readonly claim?: Partial<ClaimView> | "missing";
-  readonly node?: NodeView["name"] | "gone" | "unplaced";
+  /** Default: one of its own, which is there. */
+  readonly node?: "gone" | "unplaced";
   readonly nodeReady?: boolean;
   readonly zone?: string;
   readonly status?: Partial<MemberStatus>;
