@@ -106,7 +106,7 @@ export async function installOperator(
       ...["upgrade", "--install", "lockstep", join(cluster.layout.repository, "charts/lockstep")],
       ...["--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--wait", "--timeout", "2m"],
       // Short leases, so that an operator that is killed is followed soon.
-      ...["--set", "leaseDuration=3s,renewDeadline=2s,retryPeriod=500ms"],
+      ...["--set", "leaseDuration=3s,renewDeadline=2s,retryPeriod=1s"],
       ...values.flatMap((value) => ["--set", value]),
     ],
     { timeoutMs: CLUSTER_WIDE_MS, signal },
