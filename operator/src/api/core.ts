@@ -21,6 +21,7 @@ export interface ContainerSpec {
   readonly command?: readonly string[];
   readonly args?: readonly string[];
   readonly env?: readonly EnvironmentVariable[];
+  readonly terminationMessagePolicy?: "File" | "FallbackToLogsOnError";
   readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
   readonly resources?: {
     readonly requests?: Readonly<Record<string, number | string>>;
@@ -115,8 +116,16 @@ export interface ContainerStatus {
   readonly state?: {
     readonly waiting?: { readonly reason?: string; readonly message?: string };
     readonly running?: { readonly startedAt?: string };
-    readonly terminated?: { readonly reason?: string; readonly message?: string; readonly exitCode: number };
+    readonly terminated?: TerminatedState;
   };
+  /** How it ended before it was started anew. */
+  readonly lastState?: { readonly terminated?: TerminatedState };
+}
+
+export interface TerminatedState {
+  readonly reason?: string;
+  readonly message?: string;
+  readonly exitCode: number;
 }
 
 export interface Pod extends KubeObject {

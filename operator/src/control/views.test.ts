@@ -150,6 +150,12 @@ describe("seeing a pod", () => {
       reason: "CrashLoopBackOff",
       message: "member ended with code 2: the member stops: format version is known.",
     });
+    const failure = { level: 50, reason: "its folder is empty", msg: "the member could not start" };
+    const failed = { terminated: { exitCode: 1, message: JSON.stringify(failure) } };
+    assert.deepEqual(told({ lastState: failed }), {
+      reason: "CrashLoopBackOff",
+      message: "member ended with code 1: the member could not start: its folder is empty.",
+    });
     assert.deepEqual(told({}), {
       reason: "CrashLoopBackOff",
       message: "member (): back-off 10s restarting failed container.",

@@ -106,16 +106,19 @@ function describeEnd(name: string, { exitCode, message }: TerminatedState): stri
   return asSentence(`${name} ended with code ${String(exitCode)}${words === "" ? "" : `: ${words}`}`);
 }
 
+interface LogLine {
+  readonly msg?: unknown;
+  readonly reason?: unknown;
+  readonly err?: { readonly message?: unknown };
+}
+
 /** The last line that a program wrote; of a line of our members' logs only what a person reads. */
 function lastWords(text: string): string {
   const line = text.trim().split("\n").at(-1) ?? "";
   if (!line.startsWith("{")) return line;
   try {
-    const { msg, err } = JSON.parse(line) as {
-      readonly msg?: unknown;
-      readonly err?: { readonly message?: unknown };
-    };
-    const parts = [msg, err?.message].filter((part) => typeof part === "string");
+    const { msg, reason, err } = JSON.parse(line) as LogLine;
+    const parts = [msg, reason, err?.message].filter((part) => typeof part === "string");
     return parts.length === 0 ? line : parts.join(": ");
   } catch {
     // Cut off by the kubelet.

@@ -150,6 +150,8 @@ function program({ cell, defaultImage }: MemberPodInput, name: string): Containe
     image: image ?? defaultImage,
     ...(imagePullPolicy === undefined ? {} : { imagePullPolicy }),
     ...(env === undefined ? {} : { env }),
+    // A condition of the cell then says why a member does not start.
+    terminationMessagePolicy: "FallbackToLogsOnError",
     resources: resources ?? DEFAULT_RESOURCES,
     volumeMounts: [
       { name: "data", mountPath: VOLUME_PATH },
