@@ -192,7 +192,7 @@ describe("the controller", () => {
     await setting.until("it is stalled", () => setting.cell()?.status?.phase === "Stalled");
     const stalled = setting.cell()?.status?.conditions?.find(({ type }) => type === "Stalled");
     assert.equal(stalled?.reason, "StorageClassMissing");
-    assert.match(stalled.message, /no StorageClass fast\. The cluster has standard/);
+    assert.match(stalled.message, /no StorageClass fast\. Create it, .*: standard/);
     assert.equal(setting.list(kinds.CELL_MEMBER).length, 0);
     await setting.stop();
   });
