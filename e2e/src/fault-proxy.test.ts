@@ -137,9 +137,9 @@ describe("FaultProxy", () => {
   });
 
   it("ends a watch upstream when its client goes away", async (test) => {
-    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const { promise: ended, resolve: end } = Promise.withResolvers<boolean>();
     const proxy = await proxied(test, NONE, (_request, response) => {
-      response.on("close", end);
+      response.on("close", () => end(true));
       response.write("event\n");
     });
     const stop = new AbortController();
@@ -147,6 +147,6 @@ describe("FaultProxy", () => {
     const reader = (answer.body as ReadableStream<Uint8Array>).getReader();
     assert.equal(Buffer.from((await reader.read()).value ?? []).toString(), "event\n");
     stop.abort();
-    await ended;
+    assert.ok(await ended);
   });
 });

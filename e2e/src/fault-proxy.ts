@@ -193,7 +193,8 @@ export class FaultProxy {
   #ask(request: IncomingMessage, response: ServerResponse): Promise<IncomingMessage> {
     const { upstream, tls } = this.#options;
     const send = tls === undefined ? plainRequest : tlsRequest;
-    const { host: _ours, ...headers } = request.headers;
+    const headers = { ...request.headers };
+    delete headers.host;
     return new Promise((resolve, reject) => {
       const onward = send(
         new URL(request.url ?? "/", upstream),

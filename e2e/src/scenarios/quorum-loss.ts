@@ -54,7 +54,7 @@ async function recovered(context: ScenarioContext, cell: Cell, survivor: string)
   context.say(`${cellId} → ${after.status?.cellId ?? ""} ${secondsSince(started)} after spec.recovery`);
   await cell.until("three ready voters", (object) => object.status?.readyVoters === 3, WHOLE_MS);
   context.say(`three voters again ${secondsSince(started)} after spec.recovery`);
-  await cell.patch({ recovery: null } as unknown as Readonly<Record<string, unknown>>);
+  await cell.patch({ recovery: null });
 }
 
 export const quorumLoss: Scenario = {

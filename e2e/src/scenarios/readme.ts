@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../command.ts";
-import { nameImages } from "../lockstep.ts";
+import { nameImages, OPERATOR_NAMESPACE } from "../lockstep.ts";
 import type { Scenario } from "../scenario.ts";
 
 const MARK = "<!-- e2e: these commands are run as they stand -->";
@@ -34,6 +34,15 @@ export const readme: Scenario = {
     const { cluster, signal, say } = context;
     const { repository } = cluster.layout;
     await nameImages(context);
+    // A cluster that is used again has it already.
+    await cluster.helm([
+      "uninstall",
+      "lockstep",
+      "--namespace",
+      OPERATOR_NAMESPACE,
+      "--ignore-not-found",
+      "--wait",
+    ]);
     context.finally(async () => {
       // It stands in the namespace `default`, where whoever follows the README puts it.
       await cluster.kubectl([

@@ -1,7 +1,7 @@
 // Steps that several scenarios take.
 import assert from "node:assert/strict";
-import { Cell, OPERATOR_NAMESPACE } from "../lockstep.ts";
-import type { CellMember, CellObject, CellPod, Condition } from "../lockstep.ts";
+import { OPERATOR_NAMESPACE } from "../lockstep.ts";
+import type { Cell, CellMember, CellObject, CellPod, Condition } from "../lockstep.ts";
 import { startLoad } from "../load-client.ts";
 import type { LoadClient, LoadClientOptions } from "../load-client.ts";
 import type { ClusterNode } from "../node.ts";

@@ -28,12 +28,12 @@ interface Parts {
 
 /** Another operator with another default image for cells: neither is a reason to restart anybody. */
 async function upgradeOperator({ context, cell, load }: Parts): Promise<void> {
-  const { cluster, projectImages } = context;
+  const { cluster } = context;
   await load.mark("operator upgrade");
   const before = await runningPods(context, cell);
   const leader = await leadingOperator(context);
   await cluster.tagImage(
-    (await projectImages()).operator.image,
+    (await context.projectImages()).operator.image,
     "docker.io/library/lockstep-operator:upgraded",
   );
   const defaultCellImage = await otherCellImage(context, "upgraded");
@@ -62,9 +62,10 @@ async function upgradeOperator({ context, cell, load }: Parts): Promise<void> {
 }
 
 /** A cell image of this repository that applies one format version more. */
-async function buildNextFormat({ cluster, images, finally: undo }: ScenarioContext): Promise<void> {
+async function buildNextFormat(context: ScenarioContext): Promise<void> {
+  const { cluster, images } = context;
   const copy = mkdtempSync(join(tmpdir(), "lockstep-next-format-"));
-  undo(() => rmSync(copy, { recursive: true, force: true }));
+  context.finally(() => rmSync(copy, { recursive: true, force: true }));
   for (const source of SOURCES)
     cpSync(join(cluster.layout.repository, source), join(copy, source), {
       recursive: true,
