@@ -8,7 +8,7 @@ export const ZONE_COUNT = 3;
 
 /** Prefix of all that is visible outside of our folders: bridge, links, network namespaces, cgroups. */
 export const PREFIX = "lse2e";
-export const BRIDGE = `${PREFIX}-br`;
+export const BRIDGE: string = `${PREFIX}-br`;
 
 /** The host's address on the bridge: apiserver and cluster DNS listen here. */
 export const HOST_ADDRESS = "10.210.0.1";
@@ -26,8 +26,8 @@ export const PORTS = {
   scheduler: 20259,
 } as const;
 
-export const APISERVER_URL = `https://${HOST_ADDRESS}:${String(PORTS.apiserver)}`;
-export const ETCD_URL = `http://127.0.0.1:${String(PORTS.etcdClient)}`;
+export const APISERVER_URL: string = `https://${HOST_ADDRESS}:${String(PORTS.apiserver)}`;
+export const ETCD_URL: string = `http://127.0.0.1:${String(PORTS.etcdClient)}`;
 
 /** The default StorageClass of the cluster. */
 export const STORAGE_CLASS = "lockstep-e2e";

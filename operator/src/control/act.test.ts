@@ -71,6 +71,7 @@ class Setting {
       cell,
       objects: { members: [member], pods: [pod], claims: [claim], requests: [request], budget: undefined },
       leaderTarget: { memberName: NAME, address: "127.0.0.1:1" },
+      hosts: new Map([[NAME, "node-1"]]),
     };
   }
 

@@ -58,6 +58,8 @@ export interface Target {
   readonly objects: CellObjects;
   /** Where changes of the cell are asked for. */
   readonly leaderTarget: MemberTarget | undefined;
+  /** Nodes by member: where its pod runs, or its volume is tied to. */
+  readonly hosts: ReadonlyMap<string, string>;
 }
 
 /** An action that cannot be done as planned because what it is about is not there any more: plan anew. */
@@ -150,15 +152,11 @@ async function createPod(parts: ActParts, target: Target, action: Of<"create-pod
  * Hosts of the other members, but for the one that is to be replaced: the surge may share its host. A required pod
  * anti-affinity would be symmetric and forbid that.
  */
-function hostsToAvoid({ objects }: Target, member: CellMember): readonly string[] {
-  const others = objects.members
-    .map(({ metadata }) => metadata.name)
-    .filter((name) => name !== member.metadata.name && name !== member.spec.replaces);
-  const hosts = others.flatMap((name) => {
-    const pod = objects.pods.find(({ metadata }) => metadata.name === podName(name));
-    return pod?.spec.nodeName ?? [];
-  });
-  return [...new Set(hosts)].sort();
+function hostsToAvoid({ hosts }: Target, member: CellMember): readonly string[] {
+  const others = [...hosts].filter(
+    ([name]) => name !== member.metadata.name && name !== member.spec.replaces,
+  );
+  return [...new Set(others.map(([, host]) => host))].sort();
 }
 
 async function growClaim(kube: KubeClient, cell: CoordinationCell, action: Of<"grow-claim">): Promise<void> {

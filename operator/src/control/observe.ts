@@ -115,7 +115,10 @@ async function memberView(around: Surroundings, found: MemberObjects): Promise<M
   const { zoneKey } = cell.spec.topology;
   const volumeName = found.claim?.spec.volumeName;
   const volume = volumeName === undefined ? undefined : await reader.volume(volumeName);
-  const claim = found.claim === undefined ? undefined : claimView(found.claim, volume, zoneKey);
+  const claim =
+    found.claim === undefined
+      ? undefined
+      : { ...claimView(found.claim, volume, zoneKey), growable: isGrowable(parts.caches, found.claim) };
   const pod = found.pod === undefined ? undefined : podView(found.pod);
   // Volumes name a host by its label, which is not always the node's name.
   const host = claim?.node;
@@ -130,6 +133,12 @@ async function memberView(around: Surroundings, found: MemberObjects): Promise<M
     status: answers.statuses.get(name),
     wantedSpecHash: object === undefined ? "" : parts.wantedSpecHash(cell, object),
   };
+}
+
+/** A claim of no class, or of one that is not there any more, stays as it is. */
+function isGrowable({ storageClasses }: Caches, { spec }: PersistentVolumeClaim): boolean {
+  if (!storageClasses.synced || spec.storageClassName === undefined) return true;
+  return storageClasses.get({ name: spec.storageClassName })?.allowVolumeExpansion === true;
 }
 
 async function nodeOf(

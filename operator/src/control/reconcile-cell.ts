@@ -108,13 +108,23 @@ async function finish(parts: CellPassParts, { observed, decision }: Look): Promi
     const { objects, answers } = observed;
     await act(
       await parts.actParts(cell),
-      { cell, objects, leaderTarget: answers.leaderTarget },
+      { cell, objects, leaderTarget: answers.leaderTarget, hosts: hostsOf(observed.observation) },
       decision.action,
     );
     return { lookAgainMs: Math.min(decision.lookAgainMs ?? AGAIN_MS, AGAIN_MS) };
   } catch (error) {
     return { lookAgainMs: again(parts, cell, error) };
   }
+}
+
+/** Nodes by member: where its pod runs, or its volume is tied to. */
+export function hostsOf({ members }: Observation): ReadonlyMap<string, string> {
+  const hosts = new Map<string, string>();
+  for (const { name, pod, node } of members) {
+    const host = pod?.node ?? (node === "gone" ? undefined : node?.name);
+    if (host !== undefined) hosts.set(name, host);
+  }
+  return hosts;
 }
 
 /** What another look cures by itself is no failure; anything else is thrown, and the queue backs off. */

@@ -20,6 +20,16 @@ const unknown = (reason: string, message: string): Verdict => ({ status: "Unknow
 
 const FULL_VOLUME_SHARE = 0.05;
 
+function pausedVerdict(by: NonNullable<Facts["pausedBy"]>): Verdict {
+  if (by === "spec.paused") {
+    return yes("SpecPaused", "spec.paused is true: nothing is changed; set it to false to go on.");
+  }
+  return yes(
+    "Requested",
+    `The CellOperation ${by.metadata.name} is there: nothing is changed; delete it to go on.`,
+  );
+}
+
 export interface Situation {
   readonly facts: Facts;
   readonly outcome: Outcome;
@@ -46,9 +56,7 @@ export function conditionsOf(situation: Situation): readonly Condition[] {
     UpToDate: upToDate(situation.facts),
     CertificatesValid: certificatesValid(situation.facts),
     Paused:
-      situation.facts.spec.paused === true
-        ? yes("SpecPaused", "spec.paused is true: nothing is changed; set it to false to go on.")
-        : no("NotPaused", ""),
+      situation.facts.pausedBy !== undefined ? pausedVerdict(situation.facts.pausedBy) : no("NotPaused", ""),
   };
   return Object.entries(verdicts).map(([type, verdict]) => settleCondition(situation.facts, type, verdict));
 }
@@ -143,7 +151,7 @@ function isFull(status: {
 }
 
 function stalled({ facts, outcome }: Situation, quorum: Verdict): Blocker | undefined {
-  if (facts.cell.metadata.deletionTimestamp === undefined && facts.spec.paused === true) return undefined;
+  if (facts.cell.metadata.deletionTimestamp === undefined && facts.pausedBy !== undefined) return undefined;
   if (outcome.stalled !== undefined) return outcome.stalled;
   const before = facts.previous.conditions?.find(({ type }) => type === "QuorumHealthy");
   const since = fromStamp(before?.lastTransitionTime);
@@ -158,7 +166,7 @@ function stalled({ facts, outcome }: Situation, quorum: Verdict): Blocker | unde
 }
 
 function reconciling({ facts, outcome, operation }: Situation): Blocker | undefined {
-  if (facts.spec.paused === true && facts.cell.metadata.deletionTimestamp === undefined) return undefined;
+  if (facts.pausedBy !== undefined && facts.cell.metadata.deletionTimestamp === undefined) return undefined;
   if (operation !== undefined) {
     return { reason: operation.kind, message: `${operation.message} (${operation.cause})` };
   }
@@ -184,7 +192,7 @@ function ready({ facts }: Situation, found: Found): Verdict {
   if (quorum.status !== "True") return quorum;
   if (facts.previous.admitted !== true) return no("NotAdmitted", "Not all voters have joined yet.");
   const text = `${String(facts.voters.length)} voters, all healthy.`;
-  return facts.spec.paused === true ? yes("ReadyAndPaused", text) : yes("AsWanted", text);
+  return facts.pausedBy !== undefined ? yes("ReadyAndPaused", text) : yes("AsWanted", text);
 }
 
 function zonesSpread(facts: Facts): Verdict {

@@ -248,12 +248,63 @@ void describe("a volume", () => {
     assert.notEqual(decision.status.operation.incoming?.[0], "c");
   });
 
+  void it("that has no disk yet gets its larger size when it has, and holds up nothing until then", () => {
+    const claim = { phase: "Pending" } as const;
+    const decision = decide({
+      spec: { storage: { size: "2Gi", reclaimPolicy: "Delete" } },
+      members: { ...HEALTHY, c: { is: "voter", claim, answers: false, pod: { phase: "Failed" } } },
+    });
+    assert.deepEqual(decision.action, { kind: "grow-claim", member: "a", size: "2Gi" });
+    const grown = { requestedBytes: 2 * 2 ** 30 };
+    const next = decide({
+      spec: { storage: { size: "2Gi", reclaimPolicy: "Delete" } },
+      members: {
+        a: { is: "leader", claim: grown },
+        b: { is: "voter", claim: grown },
+        c: { is: "voter", claim, answers: false, pod: { phase: "Failed" } },
+      },
+    });
+    assert.equal(next.action?.kind, "delete-pod");
+  });
+
+  void it("that its class does not let grow is told, with the way out, and holds up nothing else", () => {
+    const claim = { growable: false };
+    const spec = { storage: { size: "2Gi", reclaimPolicy: "Delete" } } as const;
+    const members = {
+      a: { is: "leader", claim },
+      b: { is: "voter", claim, outdated: true },
+      c: { is: "voter", claim, deleting: true },
+    } as const;
+    const decision = decide({ spec, members });
+    assert.equal(decision.status.operation?.kind, "Replace");
+    assert.equal(condition(decision, "Stalled").reason, "VolumeCannotGrow");
+    assert.match(condition(decision, "Stalled").message, /a, b, c cannot grow to 2Gi.*allowVolumeExpansion/);
+    const idle = decide({
+      spec,
+      members: { ...members, b: { is: "voter", claim }, c: { is: "voter", claim } },
+    });
+    assert.equal(idle.action, undefined);
+    assert.equal(condition(idle, "Ready").status, "False");
+  });
+
   void it("that is full is told before anybody is sick, with the way out", () => {
     for (const full of [{ freeBytes: 1e7 }, { alarms: ["no-space"] }]) {
       const decision = decide({ members: { ...HEALTHY, c: { is: "voter", status: full } } });
       assert.equal(condition(decision, "Degraded").reason, "VolumeFull");
       assert.match(condition(decision, "Degraded").message, /c is full\. Raise spec\.storage\.size/);
     }
+  });
+});
+
+void describe("where a cell is found", () => {
+  void it("stands in its status from when clients are let in, and whom a scaler counts at once", () => {
+    const early = decide({ members: { a: { is: "leader" } }, status: { admitted: false } });
+    assert.equal(early.status.endpoints, undefined);
+    assert.match(early.status.selector ?? "", /lockstep\.dev\/cell-uid=cell-uid,lockstep\.dev\/role=voter/);
+    assert.deepEqual(decide({ members: HEALTHY }).status.endpoints, {
+      client: "cell-client.default.svc:7400",
+      http: "cell-client.default.svc:7401",
+    });
   });
 });
 

@@ -1,6 +1,7 @@
 /** What follows from an observation, derived once and read by every rule. */
 import type {
   CellMember,
+  CellOperation,
   CoordinationCell,
   CoordinationCellSpec,
   CoordinationCellStatus,
@@ -71,6 +72,8 @@ export interface Facts {
   readonly lossAfterMs: number;
   /** Whether any member answered. */
   readonly anyAnswer: boolean;
+  /** What says that nothing may be changed: `spec.paused`, or a CellOperation that is there for it. */
+  readonly pausedBy: "spec.paused" | CellOperation | undefined;
 }
 
 export function quorumOf(voters: number): number {
@@ -104,6 +107,8 @@ export function factsOf(o: Observation): Facts {
     leader: members.find(({ isLeader }) => isLeader),
     lossAfterMs: parseDuration(replacementPolicy.after) ?? DEFAULT_AFTER_MS,
     anyAnswer: o.members.some(({ status }) => status !== undefined),
+    pausedBy:
+      o.cell.spec.paused === true ? "spec.paused" : o.requests.find(({ spec }) => spec.action === "Pause"),
   };
 }
 

@@ -18,6 +18,7 @@
  * 15. Something to begin: shrinking, a sick member's restart, a replacement, growth, requests, a roll, a slow disk,
  *     certificates, the format version.
  */
+import { LABEL, selectorText } from "../api/labels.ts";
 import type { CoordinationCellStatus, OperationStatus } from "../api/types.ts";
 import { dropLeftovers, dropUnfounded } from "./cleanup.ts";
 import { conditionsOf, phaseOf } from "./conditions.ts";
@@ -33,7 +34,7 @@ import { recover } from "./recover.ts";
 import { answerRequests, startRequest, transfer } from "./requests.ts";
 import { outdatedMembers, roll, startRoll } from "./roll.ts";
 import { explainReplace, startReplace, startResize, startSlowDisk } from "./start.ts";
-import { summarize } from "./summary.ts";
+import { summarize, whereabouts } from "./summary.ts";
 import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 import type { Decision, Observation } from "./types.ts";
 
@@ -102,6 +103,7 @@ function decide(facts: Facts): Outcome {
 }
 
 const PATIENT_RULES: ReadonlySet<Rule> = new Set([
+  growClaims,
   startShrink,
   startSickRoll,
   startResize,
@@ -132,6 +134,12 @@ function statusOf(facts: Facts, outcome: Outcome): CoordinationCellStatus {
     ...(facts.leader?.status === undefined
       ? {}
       : { version: facts.leader.status.version, formatVersion: facts.leader.status.formatVersion }),
+    selector: selectorText({
+      [LABEL.cellUid]: cell.metadata.uid ?? "",
+      [LABEL.component]: "member",
+      [LABEL.role]: "voter",
+    }),
+    ...whereabouts(facts),
     members: summarize(facts),
     ...outcome.patch,
     ...(operation === undefined ? {} : { operation }),
@@ -153,8 +161,17 @@ function restlessness(facts: Facts): number | undefined {
 }
 
 function paused(facts: Facts): Outcome | undefined {
-  if (facts.spec.paused !== true) return undefined;
-  return { waiting: { reason: "Paused", message: "spec.paused is true." } };
+  const { pausedBy } = facts;
+  if (pausedBy === undefined) return undefined;
+  if (pausedBy === "spec.paused") return { waiting: { reason: "Paused", message: "spec.paused is true." } };
+  const message = `Nothing of the cell is changed until the CellOperation ${pausedBy.metadata.name} is deleted.`;
+  const waiting = { reason: "Paused", message };
+  if (pausedBy.status?.phase === "Running") return { waiting };
+  return {
+    action: { kind: "finish-request", name: pausedBy.metadata.name, phase: "Running", message },
+    waiting,
+    lookAgainMs: BUSY_LOOK_MS,
+  };
 }
 
 function strangeCell(facts: Facts): Outcome | undefined {

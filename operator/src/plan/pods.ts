@@ -11,15 +11,24 @@ export function growClaims(facts: Facts): Outcome | undefined {
   const { size } = facts.spec.storage;
   const bytes = parseQuantity(size);
   if (bytes === undefined) return undefined;
+  const fixed: string[] = [];
   for (const { name, view } of facts.members) {
     const { claim } = view;
     if (claim === undefined || claim.terminating || claim.requestedBytes >= bytes) continue;
+    // Kubernetes refuses another size for a claim that has no volume yet.
+    if (claim.phase !== "Bound") continue;
+    if (claim.growable === false) {
+      fixed.push(name);
+      continue;
+    }
     return {
       action: { kind: "grow-claim", member: name, size },
       waiting: { reason: "GrowingVolume", message: `The volume of ${name} is grown to ${size}.` },
     };
   }
-  return undefined;
+  if (fixed.length === 0) return undefined;
+  const message = `The volumes of ${fixed.join(", ")} cannot grow to ${size}: their StorageClass does not allow it. Set its allowVolumeExpansion to true, or replace these members by CellOperations: newcomers have volumes of the new size.`;
+  return { stalled: { reason: "VolumeCannotGrow", message } };
 }
 
 /** Claims and pods that are missing, and pods that ended. Safe without a quorum: it only ever brings members back. */

@@ -13,6 +13,7 @@ export function answerRequests(facts: Facts): Outcome | undefined {
   const { operation, previous } = facts;
   for (const request of facts.o.requests) {
     const { name } = request.metadata;
+    if (request.spec.action === "Pause") continue;
     if (operation?.requestedBy === name) {
       if (request.status?.phase === "Running") continue;
       return finish(request, "Running", operation.cause);
@@ -45,6 +46,9 @@ export function startRequest(facts: Facts): Outcome | undefined {
   const [request] = facts.o.requests;
   if (request === undefined) return undefined;
   switch (request.spec.action) {
+    case "Pause":
+      // In force as long as it is there: the rule about pauses comes before this one.
+      return undefined;
     case "Replace":
       return startAskedReplace(facts, request);
     case "Drain":

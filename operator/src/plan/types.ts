@@ -41,6 +41,8 @@ export interface ClaimView {
   readonly terminating: boolean;
   readonly requestedBytes: number;
   readonly capacityBytes: number;
+  /** Whether its StorageClass lets it grow. Absent: as far as is known. */
+  readonly growable?: boolean;
   /** The zone and the only node that its volume can be used from, where it says so. */
   readonly zone: string | undefined;
   readonly node: string | undefined;

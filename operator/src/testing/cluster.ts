@@ -70,13 +70,13 @@ const GRACE_MS = 1_000;
 export class Cluster {
   readonly options: ClusterOptions;
   readonly api: Apiserver;
-  readonly nodes = new Map<string, SimNode>();
-  readonly disks = new Map<string, Disk>();
-  readonly processes = new Map<string, Process>();
-  readonly cells = new Map<string, RaftCell>();
-  nowMs = Date.parse("2030-01-01T00:00:00Z");
+  readonly nodes: Map<string, SimNode> = new Map();
+  readonly disks: Map<string, Disk> = new Map();
+  readonly processes: Map<string, Process> = new Map();
+  readonly cells: Map<string, RaftCell> = new Map();
+  nowMs: number = Date.parse("2030-01-01T00:00:00Z");
   /** Images that do not exist. */
-  readonly badImages = new Set<string>(["bad"]);
+  readonly badImages: Set<string> = new Set(["bad"]);
   /** Cells founded by a bootstrap. */
   readonly founded: string[] = [];
   copyPerS = 4_000;

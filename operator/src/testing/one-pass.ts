@@ -22,7 +22,7 @@ import { observe } from "../control/observe.ts";
 import type { ObserveParts } from "../control/observe.ts";
 import type { Caches } from "../control/reader.ts";
 import { cachedReader, liveReader, VolumeMemory } from "../control/reader.ts";
-import { reconcileCell } from "../control/reconcile-cell.ts";
+import { hostsOf, reconcileCell } from "../control/reconcile-cell.ts";
 import type { CellPassParts, PassResult } from "../control/reconcile-cell.ts";
 import { RollBudget } from "../control/roll-budget.ts";
 import type { KubeObject, ObjectCache, ObjectRef, ResourceKind } from "../kube/types.ts";
@@ -87,7 +87,8 @@ export function startBuggyOperator(bug: Bug): (cluster: Cluster, gate: Gate) => 
         const metadata = { name, namespace, resourceVersion };
         await kube.applyStatus(COORDINATION_CELL, { ...cell, metadata, status: decision.status });
         if (decision.action === undefined) return { lookAgainMs: decision.lookAgainMs };
-        await act(actParts, { cell, objects, leaderTarget: answers.leaderTarget }, decision.action);
+        const { leaderTarget } = answers;
+        await act(actParts, { cell, objects, leaderTarget, hosts: hostsOf(observation) }, decision.action);
         return { lookAgainMs: 200 };
       },
     };

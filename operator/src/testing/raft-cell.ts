@@ -43,7 +43,7 @@ export class RaftCell {
   lastIndex = 100;
   commitIndex = 0;
   formatVersion = 1;
-  copyPerS = COPY_PER_S;
+  copyPerS: number = COPY_PER_S;
   readonly removedIds: number[] = [];
   readonly everVoted: Set<number> = new Set();
   readonly #world: RaftWorld;

@@ -306,7 +306,7 @@ export interface FinishedOperation {
 }
 /** What the operator sees, and what it is doing. Can be rebuilt from the cell and its objects. */
 export interface CoordinationCellStatus {
-  /** The generation of the spec that the rest of the status was made from. */
+  /** The generation of the spec that the rest of the status was made from; -1: none yet. */
   readonly observedGeneration?: number;
   /** Ready, Reconciling, Stalled, Available, Degraded, QuorumHealthy, ZonesSpread, UpToDate, CertificatesValid and Paused. */
   readonly conditions?: readonly Condition[];
@@ -363,7 +363,7 @@ export interface CellNamespaceSpec {
 }
 /** What the operator sees. */
 export interface CellNamespaceStatus {
-  /** The generation of the spec that the rest of the status was made from. */
+  /** The generation of the spec that the rest of the status was made from; -1: none yet. */
   readonly observedGeneration?: number;
   /** Ready, Reconciling and Stalled. */
   readonly conditions?: readonly Condition[];
@@ -380,8 +380,8 @@ export interface CellNamespaceStatus {
 export interface CellOperationSpec {
   /** Name of the CoordinationCell, in the same Kubernetes namespace. */
   readonly cell: string;
-  /** Replace: another member takes the place of `member`. TransferLeadership: `member` leads, or any but the one that leads now. Restart: the Pod of `member` is made anew on its volume, with the image and settings of now. Drain: members on `node` are replaced elsewhere. */
-  readonly action: "Replace" | "TransferLeadership" | "Restart" | "Drain";
+  /** Replace: another member takes the place of `member`. TransferLeadership: `member` leads, or any but the one that leads now. Restart: the Pod of `member` is made anew on its volume, with the image and settings of now. Drain: members on `node` are replaced elsewhere. Pause: nothing of the cell is changed for as long as this object is there. */
+  readonly action: "Replace" | "TransferLeadership" | "Restart" | "Drain" | "Pause";
   /** Name of the CellMember. Absent with Drain; with TransferLeadership: any other than the one that leads. */
   readonly member?: string;
   /** With Drain: name of the Kubernetes node. Absent otherwise. */
@@ -389,7 +389,7 @@ export interface CellOperationSpec {
 }
 /** How far it is. */
 export interface CellOperationObjectStatus {
-  /** The generation of the spec that the rest of the status was made from. */
+  /** The generation of the spec that the rest of the status was made from; -1: none yet. */
   readonly observedGeneration?: number;
   /** Ready (it succeeded), Reconciling (it waits or runs) and Stalled (it failed). */
   readonly conditions?: readonly Condition[];
@@ -427,7 +427,7 @@ export interface CellMemberSpec {
 }
 /** What is seen of the member. */
 export interface CellMemberStatus {
-  /** The generation of the spec that the rest of the status was made from. */
+  /** The generation of the spec that the rest of the status was made from; -1: none yet. */
   readonly observedGeneration?: number;
   /** Ready. */
   readonly conditions?: readonly Condition[];
