@@ -10,7 +10,8 @@
  * - The model tells beforehand what holds in every order (facts.ts): above all the **rank** of an operation, from the
  *   revision that the cell showed. Between operations with ranks there is nothing left to try.
  * - What need not be placed (an unknown outcome that nobody saw) is tried last, only if it changes something, and of
- *   several with the same effect only the one that was invoked first. What was seen is placed by the time it was seen.
+ *   several with the same effect only the one that was invoked first; first of all what explains an answer that does not
+ *   fit yet. What was seen is placed by the time it was seen.
  * - What changes nothing is placed as soon as it fits.
  *
  * **Why our own** and not a checker in another process: it is deterministic and counts its steps instead of reading a

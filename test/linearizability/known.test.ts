@@ -412,3 +412,23 @@ describe("what a violation tells", () => {
     assert.throws(() => assertLinearizable(history, { stepsMax: 2 }), /not decided after 3 steps/);
   });
 });
+
+describe("many unknown outcomes", () => {
+  /** Each of them may create k, which nobody deletes; l was deleted by the one that was invoked last. */
+  const unknown = Array.from({ length: 30 }, (_, at): Call => {
+    const compares = [{ key: "l", target: "version", operator: "<", operand: 100 + at } as const];
+    return ["p1", 2, "unknown", { kind: "txn", compares, success: [put("k", `u${at}`)], failure: [] }];
+  });
+  const calls: readonly Call[] = [
+    ["p2", 0, 1, put("l", "a"), storedAt(1, 1, 1)],
+    ...unknown,
+    ["p3", 3, "unknown", remove("l")],
+    ["p2", 4, 5, get("l"), shows(50, null)],
+    ["p2", 6, 7, put("k", "b"), storedAt(51, 51, 1)],
+  ];
+
+  it("of which one explains what is seen next: it is tried before those that spoil what comes later", () => {
+    const result = checkHistory(historyOf(calls), { stepsMax: 1_000 });
+    assert.equal(result.kind, "linearizable");
+  });
+});

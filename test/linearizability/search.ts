@@ -18,8 +18,8 @@ interface Node<State> {
   readonly rankCursor: number;
   /** Next candidate among those that must be placed. */
   entry: Entry | undefined;
-  /** Next candidate among the others; they are tried last. */
-  optional: number;
+  /** The other candidates that are left; they are tried last. undefined: not asked for yet. */
+  optional: number[] | undefined;
   /** What is being tried: a slot, and the states that it may lead to. */
   tried: number;
   states: readonly State[];
@@ -140,21 +140,58 @@ export class Search<State> {
     while (node.entry?.returns !== undefined) {
       const { slot } = node.entry;
       node.entry = node.entry.next;
-      const rank = this.ranks[slot];
-      if (rank !== undefined && rank !== this.ranks[this.ranked[this.rankCursor]!]) continue;
+      if (this.isOutranked(slot)) continue;
       this.try(node, slot);
       return true;
     }
+    node.optional ??= this.optionals(node.state);
+    const slot = node.optional.shift();
+    if (slot === undefined) return false;
+    this.try(node, slot);
+    return true;
+  }
+
+  /**
+   * What need not be placed and may come next. First whatever makes room for something that must come and does not fit
+   * now: in another order each useless one would be placed on the way to the useful one, and what it spoils may show
+   * only much later.
+   */
+  private optionals(state: State): number[] {
     const horizon = this.horizon();
-    while (node.optional < this.slots.length && this.calls[node.optional]! <= horizon) {
-      const slot = node.optional;
-      node.optional += 1;
+    const found: number[] = [];
+    for (let slot = this.required; slot < this.slots.length && this.calls[slot]! <= horizon; slot += 1) {
       const before = this.twinBefore[slot]!;
-      if (this.done[slot] === 1 || (before >= 0 && this.done[before] === 0)) continue;
-      this.try(node, slot);
-      return true;
+      if (this.done[slot] === 0 && (before < 0 || this.done[before] === 1)) found.push(slot);
     }
-    return false;
+    const misfits = found.length < 2 ? [] : this.misfits(state);
+    if (misfits.length === 0) return found;
+    const useful = found.filter((slot) => this.makesRoom(state, slot, misfits));
+    return [...useful, ...found.filter((slot) => !useful.includes(slot))];
+  }
+
+  /** What must be placed, may come next by its time and its rank, and cannot take effect in `state`. */
+  private misfits(state: State): readonly number[] {
+    const found: number[] = [];
+    for (let entry = this.head.next; entry?.returns !== undefined; entry = entry.next) {
+      const { slot } = entry;
+      if (this.isOutranked(slot)) continue;
+      this.steps += 1;
+      if (this.problem.step(state, this.slots[slot]!).length === 0) found.push(slot);
+    }
+    return found;
+  }
+
+  private makesRoom(state: State, optional: number, misfits: readonly number[]): boolean {
+    this.steps += 1;
+    return this.problem
+      .step(state, this.slots[optional]!)
+      .some((next) => misfits.some((slot) => this.problem.step(next, this.slots[slot]!).length > 0));
+  }
+
+  /** Something with a smaller rank is not placed yet. */
+  private isOutranked(slot: number): boolean {
+    const rank = this.ranks[slot];
+    return rank !== undefined && rank !== this.ranks[this.ranked[this.rankCursor]!];
   }
 
   private try(node: Node<State>, slot: number): void {
@@ -171,7 +208,7 @@ export class Search<State> {
       stateKey,
       rankCursor,
       entry,
-      optional: this.required,
+      optional: undefined,
       tried: -1,
       states: [],
       closed: false,
