@@ -297,10 +297,9 @@ void describe("a volume", () => {
 });
 
 void describe("where a cell is found", () => {
-  void it("stands in its status from when clients are let in, and whom a scaler counts at once", () => {
+  void it("stands in its status from when clients are let in", () => {
     const early = decide({ members: { a: { is: "leader" } }, status: { admitted: false } });
     assert.equal(early.status.endpoints, undefined);
-    assert.match(early.status.selector ?? "", /lockstep\.dev\/cell-uid=cell-uid,lockstep\.dev\/role=voter/);
     assert.deepEqual(decide({ members: HEALTHY }).status.endpoints, {
       client: "cell-client.default.svc:7400",
       http: "cell-client.default.svc:7401",

@@ -1,5 +1,5 @@
 /** Members as the status shows them; what is not seen now stays as it was last seen. */
-import { identityOf, selectorText, voterSelector } from "../api/labels.ts";
+import { identityOf } from "../api/labels.ts";
 import { clientHost, PORTS } from "../api/names.ts";
 import type { CoordinationCellStatus, MemberSummary } from "../api/types.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
@@ -9,16 +9,12 @@ export function summarize(facts: Facts): readonly MemberSummary[] {
   return facts.members.map((member) => summarizeMember(facts, member));
 }
 
-/** Where applications find the cell, from when they may; and whom the scale subresource counts. */
-export function whereabouts(facts: Facts): Pick<CoordinationCellStatus, "endpoints" | "selector"> {
-  const identity = identityOf(facts.cell);
-  const host = clientHost(identity.name, identity.namespace);
-  return {
-    selector: selectorText(voterSelector(identity)),
-    ...(facts.previous.admitted === true
-      ? { endpoints: { client: `${host}:${String(PORTS.client)}`, http: `${host}:${String(PORTS.http)}` } }
-      : {}),
-  };
+/** Where applications find the cell, from when they may. */
+export function whereabouts(facts: Facts): Pick<CoordinationCellStatus, "endpoints"> {
+  if (facts.previous.admitted !== true) return {};
+  const { name, namespace } = identityOf(facts.cell);
+  const host = clientHost(name, namespace);
+  return { endpoints: { client: `${host}:${String(PORTS.client)}`, http: `${host}:${String(PORTS.http)}` } };
 }
 
 function summarizeMember(facts: Facts, member: MemberFacts): MemberSummary {
