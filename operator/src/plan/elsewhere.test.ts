@@ -118,6 +118,17 @@ void describe("several edits at once", () => {
   });
 });
 
+void describe("a member that is lost for good and out of date", () => {
+  void it("is replaced, not restarted: the two do not take turns", () => {
+    const members = { ...HEALTHY, c: { ...SILENT, node: "gone", outdated: true } } as const;
+    const decision = decide({ members });
+    assert.equal(decision.status.operation?.kind, "Replace");
+    const rolling = decide({ members, status: { operation: operation({ kind: "Roll", step: "wait" }) } });
+    assert.match(rolling.status.lastOperation?.result ?? "", /^Superseded/);
+    assert.equal(decide({ members, status: rolling.status }).status.operation?.kind, "Replace");
+  });
+});
+
 void describe("a pod that ended well", () => {
   void it("is made anew on its own volume, with or without a majority", () => {
     for (const blind of [false, true]) {

@@ -33,7 +33,7 @@ import { reconfigure } from "./reconfigure.ts";
 import { recover } from "./recover.ts";
 import { answerRequests, startRequest, transfer } from "./requests.ts";
 import { outdatedMembers, roll, startRoll } from "./roll.ts";
-import { explainReplace, startReplace, startResize, startSlowDisk } from "./start.ts";
+import { explainReplace, grantReplace, startReplace, startResize, startSlowDisk } from "./start.ts";
 import { summarize, whereabouts } from "./summary.ts";
 import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 import type { Decision, Observation } from "./types.ts";
@@ -208,6 +208,8 @@ function startShrink(facts: Facts): Outcome | undefined {
 }
 
 function startSickRoll(facts: Facts): Outcome | undefined {
+  // A roll gives way to a replacement: begun before it, the two would take turns for ever.
+  if (grantReplace(facts) !== undefined) return undefined;
   return outdatedMembers(facts).some(({ healthy }) => !healthy) ? startRoll(facts) : undefined;
 }
 
