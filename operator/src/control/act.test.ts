@@ -8,6 +8,8 @@ import {
   PERSISTENT_VOLUME_CLAIM,
   POD,
   POD_DISRUPTION_BUDGET,
+  SERVICE,
+  SERVICE_ACCOUNT,
 } from "../api/kinds.ts";
 import type { PersistentVolumeClaim, Pod } from "../api/core.ts";
 import { CELL_FINALIZER, MEMBER_FINALIZER } from "../api/names.ts";
@@ -22,7 +24,7 @@ import { memberClaim } from "../resources/claim.ts";
 import { cellMember } from "../resources/member.ts";
 import { memberPod } from "../resources/pod.ts";
 import { coordinationCell } from "../resources/testing/objects.ts";
-import { act, OutdatedPlan } from "./act.ts";
+import { act, NameTaken, OutdatedPlan } from "./act.ts";
 import type { Target } from "./act.ts";
 import { createBuilders } from "./builders.ts";
 
@@ -34,6 +36,8 @@ const KINDS = [
   POD,
   PERSISTENT_VOLUME_CLAIM,
   POD_DISRUPTION_BUDGET,
+  SERVICE,
+  SERVICE_ACCOUNT,
 ] as unknown as readonly ResourceKind[];
 
 const NAME = "orders-a";
@@ -217,6 +221,55 @@ describe("releasing a member", () => {
     const action = { kind: "release-member", member: NAME, uid, deleteClaim: false } as const;
     await assert.rejects(setting.act(action), { reason: "conflict" });
     assert.deepEqual(setting.get(CELL_MEMBER)?.metadata.finalizers, [MEMBER_FINALIZER]);
+  });
+});
+
+describe("objects that a cell has once", () => {
+  const wanted = { kind: "apply-shared", disruptionMinAvailable: 2, admitted: true } as const;
+  const budget = (owner?: { readonly name: string; readonly uid: string }) => ({
+    apiVersion: "policy/v1",
+    kind: "PodDisruptionBudget",
+    metadata: {
+      name: "orders",
+      namespace: "apps",
+      ...(owner === undefined
+        ? {}
+        : { ownerReferences: [{ apiVersion: "lockstep.dev/v1alpha1", kind: "CoordinationCell", ...owner }] }),
+    },
+    spec: { minAvailable: 7, selector: { matchLabels: { app: "orders" } } },
+  });
+  const minAvailable = (setting: Setting): unknown =>
+    setting.get(POD_DISRUPTION_BUDGET, "orders")?.spec.minAvailable;
+
+  it("are made, and put right again though somebody took their owner away", async () => {
+    const setting = new Setting();
+    await setting.act(wanted);
+    assert.equal(minAvailable(setting), 2);
+    await setting.kube.mergePatch(
+      POD_DISRUPTION_BUDGET,
+      { namespace: "apps", name: "orders" },
+      { metadata: { ownerReferences: null }, spec: { minAvailable: 1 } },
+    );
+    await setting.act(wanted);
+    assert.equal(minAvailable(setting), 2);
+  });
+
+  it("are not made from somebody else's: an application may have the cell's name", async () => {
+    const setting = new Setting();
+    setting.make(POD_DISRUPTION_BUDGET, budget());
+    await assert.rejects(setting.act(wanted), (error) => {
+      assert.ok(error instanceof NameTaken);
+      assert.match(error.message, /PodDisruptionBudget orders is there already/);
+      return true;
+    });
+    assert.equal(minAvailable(setting), 7);
+  });
+
+  it("wait for those of an earlier cell of the name to be collected", async () => {
+    const setting = new Setting();
+    setting.make(POD_DISRUPTION_BUDGET, budget({ name: "orders", uid: "earlier" }));
+    await assert.rejects(setting.act(wanted), OutdatedPlan);
+    assert.equal(minAvailable(setting), 7);
   });
 });
 

@@ -67,14 +67,18 @@ export class OutdatedPlan extends Error {
   override readonly name = "OutdatedPlan";
 }
 
+/** An object of a name that the cell needs is somebody else's: it is not taken over. */
+export class NameTaken extends Error {
+  override readonly name = "NameTaken";
+}
+
 /** Does one action. Each names the incarnation that it is about, so that doing it late or twice does no harm. */
 export async function act(parts: ActParts, target: Target, action: Action): Promise<void> {
   const { kube } = parts;
   const { cell } = target;
   switch (action.kind) {
     case "apply-shared":
-      for (const { kind, object } of parts.builders.shared(cell, action)) await kube.apply(kind, object);
-      return;
+      return applyShared(parts, cell, action);
     case "advance-certificates":
       return parts.advanceCertificates();
     case "create-member":
@@ -129,6 +133,32 @@ async function changeCell(
     case "raise-format":
       return admin.raiseFormatVersion(leaderTarget, action.version, action.plannedOn);
   }
+}
+
+async function applyShared(
+  { kube, builders }: ActParts,
+  cell: CoordinationCell,
+  action: Of<"apply-shared">,
+): Promise<void> {
+  for (const { kind, object } of builders.shared(cell, action)) {
+    const { name } = object.metadata;
+    const found = await kube.get(kind, refOf(cell, name));
+    if (found !== undefined) assertOurs(found, cell);
+    await kube.apply(kind, object);
+  }
+}
+
+/** Applying takes fields over by force, which is right for objects of the cell only. */
+function assertOurs({ kind, metadata }: KubeObject, cell: CoordinationCell): void {
+  const { uid } = identityOf(cell);
+  const owners = metadata.ownerReferences ?? [];
+  if (metadata.labels?.[LABEL.cellUid] === uid || owners.some((owner) => owner.uid === uid)) return;
+  if (owners.some((owner) => owner.kind === cell.kind && owner.name === cell.metadata.name)) {
+    throw new OutdatedPlan(`The ${kind} ${metadata.name} goes with the cell before this one.`);
+  }
+  throw new NameTaken(
+    `The ${kind} ${metadata.name} is there already and is not this cell's. Delete or rename it, or give the cell another name.`,
+  );
 }
 
 function refOf(cell: CoordinationCell, name: string): ObjectRef {

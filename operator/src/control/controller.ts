@@ -275,6 +275,7 @@ export class Controller {
       live: this.#live,
       cells: this.#informers.cells,
       rolls: this.#rolls,
+      refusals: new Map(),
       observeParts: async (cell) => {
         await certificates.load(cell);
         return {

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Pod } from "../api/core.ts";
 import { CELL_MEMBER, COORDINATION_CELL } from "../api/kinds.ts";
 import { CELL_FINALIZER } from "../api/names.ts";
-import type { CellMember, CoordinationCell } from "../api/types.ts";
+import type { CellMember, Condition, CoordinationCell } from "../api/types.ts";
 import { CellAdminError } from "../cell/types.ts";
 import type { CellAdmin } from "../cell/types.ts";
 import { KubeError } from "../kube/types.ts";
@@ -66,6 +66,12 @@ interface World {
   readonly liveCell?: CoordinationCell | undefined;
   /** What the apiserver says to a new status. */
   readonly refuses?: KubeError;
+  /** What it says to a new pod. */
+  readonly refusesPod?: KubeError;
+  /** What earlier passes remember. */
+  readonly refusals?: CellPassParts["refusals"];
+  /** Told of the conditions that are written. */
+  readonly hears?: (conditions: readonly Condition[]) => void;
 }
 
 /** @returns what one pass wrote, in order. */
@@ -85,12 +91,17 @@ async function pass(world: World): Promise<readonly string[]> {
           : undefined) as never,
       ),
     list: () => Promise.resolve([]),
-    create: (kind, { metadata }) => note("create", kind as unknown as ResourceKind, metadata.name),
+    create: (kind, { metadata }) =>
+      world.refusesPod === undefined
+        ? note("create", kind as unknown as ResourceKind, metadata.name)
+        : Promise.reject(world.refusesPod),
     apply: (kind, { metadata }) => note("apply", kind as unknown as ResourceKind, metadata.name),
     mergePatch: (kind, { name }) => note("patch", kind as unknown as ResourceKind, name),
     delete: async (kind, { name }) => note("delete", kind, name),
-    applyStatus: (kind, { metadata }) => {
+    applyStatus: (kind, object) => {
+      const { metadata, status } = object as unknown as CoordinationCell;
       const isCell = kind.plural === COORDINATION_CELL.plural;
+      if (isCell) world.hears?.(status?.conditions ?? []);
       if (isCell && world.refuses !== undefined) return Promise.reject(world.refuses);
       if (isCell) assert.equal(metadata.resourceVersion, "7", "decided on what was read, and on no other");
       return kind.plural === CELL_MEMBER.plural
@@ -148,6 +159,7 @@ function partsOf(world: World, kube: KubeClient): CellPassParts {
     live: reader(world.live),
     cells: { get: () => CELL },
     rolls: new RollBudget(1),
+    refusals: world.refusals ?? new Map<string, never>(),
     observeParts: () =>
       Promise.resolve({
         caches,
@@ -208,5 +220,39 @@ describe("a pass over a cell", () => {
     for (const liveCell of [younger, undefined]) {
       assert.deepEqual(await pass({ cached: WITHOUT_POD, live: WITHOUT_POD, liveCell }), []);
     }
+  });
+});
+
+describe("what the apiserver refuses", () => {
+  const refusesPod = new KubeError("forbidden", 'exceeded quota: "small", requested: pods=1', {
+    status: 403,
+  });
+
+  it("stands in the conditions from the next pass on, in its own words, until it is done", async () => {
+    const refusals: CellPassParts["refusals"] = new Map();
+    const stalled: string[] = [];
+    const hears = (conditions: readonly Condition[]): void => {
+      stalled.push(
+        conditions.find(({ type, status }) => type === "Stalled" && status === "True")?.message ?? "",
+      );
+    };
+    const world = { cached: WITHOUT_POD, live: WITHOUT_POD, refusals, hears };
+    await assert.rejects(pass({ ...world, refusesPod }), { reason: "forbidden" });
+    await assert.rejects(pass({ ...world, refusesPod }), { reason: "forbidden" });
+    await pass(world);
+    await pass(world);
+    assert.deepEqual(stalled, [
+      "",
+      'The step "create-pod orders-a" was refused: exceeded quota: "small", requested: pods=1',
+      'The step "create-pod orders-a" was refused: exceeded quota: "small", requested: pods=1',
+      "",
+    ]);
+  });
+
+  it("is not what may pass by itself", async () => {
+    const refusals: CellPassParts["refusals"] = new Map();
+    const away = new KubeError("unavailable", "connection reset");
+    await assert.rejects(pass({ cached: WITHOUT_POD, live: WITHOUT_POD, refusals, refusesPod: away }));
+    assert.equal(refusals.size, 0);
   });
 });

@@ -8,8 +8,9 @@ import { KubeError } from "../kube/types.ts";
 import type { KubeClient, ObjectRef } from "../kube/types.ts";
 import { same } from "../api/same.ts";
 import { plan } from "../plan/plan.ts";
-import type { Decision, Observation, PlannedEvent } from "../plan/types.ts";
-import { act, addFinalizer, OutdatedPlan } from "./act.ts";
+import { nameOfAction } from "../plan/types.ts";
+import type { Action, Decision, Observation, PlannedEvent } from "../plan/types.ts";
+import { act, addFinalizer, NameTaken, OutdatedPlan } from "./act.ts";
 import type { ActParts } from "./act.ts";
 import { observe } from "./observe.ts";
 import type { Observed, ObserveParts } from "./observe.ts";
@@ -25,6 +26,8 @@ export interface CellPassParts {
   readonly live: CellReader;
   readonly cells: { get(ref: ObjectRef): CoordinationCell | undefined };
   readonly rolls: RollBudget;
+  /** What the apiserver refused last, by NAMESPACE/NAME of the cell: told in its status until it is done. */
+  readonly refusals: Map<string, NonNullable<Observation["refused"]>>;
   readonly observeParts: (cell: CoordinationCell) => Promise<ObserveParts>;
   readonly actParts: (cell: CoordinationCell) => Promise<ActParts>;
   readonly tell: (cell: CoordinationCell, event: PlannedEvent) => void;
@@ -50,6 +53,7 @@ export async function reconcileCell(parts: CellPassParts, ref: ObjectRef): Promi
   const cached = parts.cells.get(ref);
   if (cached === undefined) {
     parts.rolls.note(keyOf(ref), false);
+    parts.refusals.delete(keyOf(ref));
     parts.forget(ref);
     return { lookAgainMs: undefined };
   }
@@ -71,7 +75,9 @@ interface Look {
 
 async function look(parts: CellPassParts, cell: CoordinationCell, reader: CellReader): Promise<Look> {
   const observed = await observe(await parts.observeParts(cell), cell, reader);
-  return { observed, decision: plan(observed.observation) };
+  const refused = parts.refusals.get(keyOf(identityOf(cell)));
+  const { observation } = observed;
+  return { observed, decision: plan(refused === undefined ? observation : { ...observation, refused }) };
 }
 
 function hasWork(observation: Observation, decision: Decision): boolean {
@@ -111,8 +117,10 @@ async function finish(parts: CellPassParts, { observed, decision }: Look): Promi
       { cell, objects, leaderTarget: answers.leaderTarget, hosts: hostsOf(observed.observation) },
       decision.action,
     );
+    parts.refusals.delete(keyOf(identityOf(cell)));
     return { lookAgainMs: Math.min(decision.lookAgainMs ?? AGAIN_MS, AGAIN_MS) };
   } catch (error) {
+    if (decision.action !== undefined) noteRefusal(parts, cell, decision.action, error);
     return { lookAgainMs: again(parts, cell, error) };
   }
 }
@@ -126,6 +134,18 @@ export function hostsOf({ members }: Observation): ReadonlyMap<string, string> {
   }
   return hosts;
 }
+
+/** A quota that is used up, a policy, a name that is taken: only a person can help, and must hear of it. */
+function noteRefusal(parts: CellPassParts, cell: CoordinationCell, action: Action, error: unknown): void {
+  const isRefused =
+    error instanceof NameTaken ||
+    (error instanceof KubeError && (error.reason === "forbidden" || error.reason === "invalid"));
+  if (!isRefused) return;
+  const message = error.message.slice(0, REFUSAL_LENGTH_MAX);
+  parts.refusals.set(keyOf(identityOf(cell)), { action: nameOfAction(action), message });
+}
+
+const REFUSAL_LENGTH_MAX = 2_000;
 
 /** What another look cures by itself is no failure; anything else is thrown, and the queue backs off. */
 function again(parts: CellPassParts, cell: CoordinationCell, error: unknown): number {

@@ -9,6 +9,7 @@ import type { Blocker, Outcome } from "./outcome.ts";
 import { outdatedMembers } from "./roll.ts";
 import { listNames } from "./safety.ts";
 import { CERTIFICATE_WARNING_MS, fromStamp, QUORUM_LOST_MS, toStamp } from "./time.ts";
+import { nameOfAction } from "./types.ts";
 
 interface Verdict extends Blocker {
   readonly status: ConditionStatus;
@@ -153,6 +154,11 @@ function isFull(status: {
 function stalled({ facts, outcome }: Situation, quorum: Verdict): Blocker | undefined {
   if (facts.cell.metadata.deletionTimestamp === undefined && facts.pausedBy !== undefined) return undefined;
   if (outcome.stalled !== undefined) return outcome.stalled;
+  const { refused } = facts.o;
+  const { action } = outcome;
+  if (refused !== undefined && action !== undefined && refused.action === nameOfAction(action)) {
+    return { reason: "Refused", message: `The step "${refused.action}" was refused: ${refused.message}` };
+  }
   const before = facts.previous.conditions?.find(({ type }) => type === "QuorumHealthy");
   const since = fromStamp(before?.lastTransitionTime);
   const isLong = since !== undefined && facts.nowMs - since >= QUORUM_LOST_MS;

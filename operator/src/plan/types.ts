@@ -96,6 +96,8 @@ export interface Observation {
   readonly obstacles: readonly { readonly reason: string; readonly message: string }[];
   /** minAvailable of the PodDisruptionBudget as it is; undefined: there is none. */
   readonly disruptionBudget: number | undefined;
+  /** What the apiserver refused last, by {@link nameOfAction}, and why. Absent: nothing. */
+  readonly refused?: { readonly action: string; readonly message: string };
 }
 
 export interface CertificatesView {
@@ -143,6 +145,11 @@ export type Action =
       readonly message: string;
     }
   | { readonly kind: "release-cell" };
+
+/** Tells what was refused: one action from another, the same one from try to try. */
+export function nameOfAction(action: Action): string {
+  return "member" in action ? `${action.kind} ${action.member}` : action.kind;
+}
 
 /** How a new pod starts its member. */
 export type PodMode =

@@ -51,6 +51,7 @@ export function startOperator(cluster: Cluster, gate: Gate): OperatorProcess {
     live: liveReader(ports.kube, ports.caches, ports.volumes),
     cells: ports.caches.cells,
     rolls: new RollBudget(1),
+    refusals: new Map(),
     observeParts: () => Promise.resolve(ports.observeParts),
     actParts: () => Promise.resolve(ports.actParts),
     tell: () => undefined,
