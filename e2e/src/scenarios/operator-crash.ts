@@ -10,6 +10,11 @@ const CHANGE_MS = 240_000;
 async function killLeader(context: ScenarioContext): Promise<void> {
   const { pod, node } = await leadingOperator(context);
   await context.cluster.nodeNamed(node).signalPod(OPERATOR_NAMESPACE, pod);
+  // A pod of its own again: the kubelet would start one that was killed often later and later.
+  await context.cluster.kubectl([
+    ...["delete", "pod", pod, "--namespace", OPERATOR_NAMESPACE],
+    ...["--grace-period=0", "--force", "--ignore-not-found"],
+  ]);
 }
 
 /** Kills the leading operator once at each new step, until `done`. @returns the steps at which it was killed */
