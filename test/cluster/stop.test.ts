@@ -18,7 +18,7 @@ describe("a leader that is asked to stop (R=3)", () => {
     assert.equal(await leader.kill("SIGTERM"), 0);
     const others = cell.members.filter((member) => member !== leader);
     const statuses = await Promise.all(others.map(({ adminApi }) => adminApi.status()));
-    const leaders = statuses.map(({ leaderId }) => leaderId).filter((id) => Number(id) !== 0);
+    const leaders = statuses.map(({ leaderId }) => leaderId).filter((id) => id > 0);
     assert.ok(
       leaders.some((id) => id !== memberId),
       `somebody else leads: ${leaders.join(", ")}, and ${String(memberId)} ended`,

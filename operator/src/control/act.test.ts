@@ -58,7 +58,7 @@ class Setting {
     const rest = new Rest({ transport: fakeTransport(this.server), runtime: this.runtime });
     this.kube = createKubeClient({ rest, fieldManager: "lockstep-operator" });
     const cell = this.make(COORDINATION_CELL, {
-      ...withoutUid(coordinationCell({ storage: { size: "1Gi", reclaimPolicy } })),
+      ...coordinationCell({ storage: { size: "1Gi", reclaimPolicy } }),
       metadata: { name: "orders", namespace: "apps", finalizers: [CELL_FINALIZER] },
     });
     const wanted = { name: NAME, zone: undefined, bootstrap: false, replaces: undefined };
@@ -117,7 +117,7 @@ class Setting {
   /** Another object of the same kind and name takes the place of the one that was seen. */
   replace<T extends KubeObject>(kind: ResourceKind<T>, object: T): string {
     this.server.store.delete(kind, { namespace: "apps", name: NAME });
-    const { uid } = this.make(kind, withoutUid(object)).metadata;
+    const { uid } = this.make(kind, object).metadata;
     assert.ok(uid !== undefined);
     return uid;
   }
@@ -125,11 +125,6 @@ class Setting {
   uidOf(kind: ResourceKind): string {
     return this.get(kind)?.metadata.uid ?? "";
   }
-}
-
-function withoutUid<T extends KubeObject>(object: T): T {
-  const { uid: _uid, resourceVersion: _version, generation: _generation, ...metadata } = object.metadata;
-  return { ...object, metadata };
 }
 
 function podOf(cell: CoordinationCell, member: CellMember): Pod {

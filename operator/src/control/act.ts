@@ -279,7 +279,7 @@ async function finishRequest(parts: ActParts, target: Target, action: Of<"finish
   if (request === undefined) throw new OutdatedPlan(`There is no CellOperation ${action.name} any more.`);
   const now = new Date(parts.wallMs()).toISOString();
   const { metadata } = request;
-  const object: CellOperation = {
+  const statusOnly: Omit<CellOperation, "spec"> = {
     apiVersion: API_VERSION,
     kind: CELL_OPERATION.kind,
     metadata: {
@@ -287,10 +287,8 @@ async function finishRequest(parts: ActParts, target: Target, action: Of<"finish
       ...(metadata.namespace === undefined ? {} : { namespace: metadata.namespace }),
       ...(metadata.resourceVersion === undefined ? {} : { resourceVersion: metadata.resourceVersion }),
     },
-    spec: request.spec,
     status: requestStatus(request, action, now),
   };
-  const { spec: _kept, ...statusOnly } = object;
   await parts.kube.applyStatus(CELL_OPERATION, statusOnly as CellOperation);
 }
 

@@ -7,7 +7,7 @@ import type { CellMember, Condition, CoordinationCell } from "../api/types.ts";
 import { CellAdminError } from "../cell/types.ts";
 import type { CellAdmin } from "../cell/types.ts";
 import { KubeError } from "../kube/types.ts";
-import type { KubeClient, KubeObject, ObjectCache, ResourceKind } from "../kube/types.ts";
+import type { KubeClient, KubeObject, ObjectCache } from "../kube/types.ts";
 import { memberClaim } from "../resources/claim.ts";
 import { cellMember } from "../resources/member.ts";
 import { memberPod } from "../resources/pod.ts";
@@ -77,7 +77,7 @@ interface World {
 /** @returns what one pass wrote, in order. */
 async function pass(world: World): Promise<readonly string[]> {
   const writes: string[] = [];
-  const note = (verb: string, kind: ResourceKind, name: string): Promise<never> => {
+  const note = (verb: string, kind: { readonly kind: string }, name: string): Promise<never> => {
     writes.push(`${verb} ${kind.kind} ${name}`);
     return Promise.resolve({} as never);
   };
@@ -92,11 +92,9 @@ async function pass(world: World): Promise<readonly string[]> {
       ),
     list: () => Promise.resolve([]),
     create: (kind, { metadata }) =>
-      world.refusesPod === undefined
-        ? note("create", kind as unknown as ResourceKind, metadata.name)
-        : Promise.reject(world.refusesPod),
-    apply: (kind, { metadata }) => note("apply", kind as unknown as ResourceKind, metadata.name),
-    mergePatch: (kind, { name }) => note("patch", kind as unknown as ResourceKind, name),
+      world.refusesPod === undefined ? note("create", kind, metadata.name) : Promise.reject(world.refusesPod),
+    apply: (kind, { metadata }) => note("apply", kind, metadata.name),
+    mergePatch: (kind, { name }) => note("patch", kind, name),
     delete: async (kind, { name }) => note("delete", kind, name),
     applyStatus: (kind, object) => {
       const { metadata, status } = object as unknown as CoordinationCell;
@@ -106,7 +104,7 @@ async function pass(world: World): Promise<readonly string[]> {
       if (isCell) assert.equal(metadata.resourceVersion, "7", "decided on what was read, and on no other");
       return kind.plural === CELL_MEMBER.plural
         ? Promise.resolve({} as never)
-        : note("status", kind as unknown as ResourceKind, metadata.name);
+        : note("status", kind, metadata.name);
     },
   };
   await reconcileCell(partsOf(world, kube), REF);
@@ -199,7 +197,7 @@ describe("a pass over a cell", () => {
   });
 
   it("ends nothing that only a late cache still shows", async () => {
-    const ended = withUid({ ...POD, status: { phase: "Failed" } } as Pod);
+    const ended = withUid<Pod>({ ...POD, status: { phase: "Failed" } });
     assert.deepEqual(await pass({ cached: { ...WHOLE, pods: [ended] }, live: WHOLE }), [
       "status CoordinationCell orders",
     ]);

@@ -44,17 +44,17 @@ describe("deploy/lockstep.yaml", () => {
 
 describe("what the operator makes for a cell", () => {
   it("carries no label by which Argo CD tells an application's objects: what nobody owns would be pruned", () => {
-    const { shared, member, claim, pod } = createBuilders({
+    const builders = createBuilders({
       defaultImage: "lockstep-cell:test",
       networkPoliciesFor: { namespace: "lockstep-system", labels: {} },
     });
     const cell = coordinationCell();
     const wanted = { name: "orders-a", zone: undefined, bootstrap: false, replaces: undefined } as const;
     const made: readonly KubeObject[] = [
-      ...shared(cell, { disruptionMinAvailable: 2, admitted: true }).map(({ object }) => object),
-      member(cell, { kind: "create-member", ...wanted }),
-      claim(cell, memberObject()),
-      pod(cell, memberObject(), { mode: { kind: "existing" }, role: "voter", avoid: [] }),
+      ...builders.shared(cell, { disruptionMinAvailable: 2, admitted: true }).map(({ object }) => object),
+      builders.member(cell, { kind: "create-member", ...wanted }),
+      builders.claim(cell, memberObject()),
+      builders.pod(cell, memberObject(), { mode: { kind: "existing" }, role: "voter", avoid: [] }),
     ];
     assert.ok(made.length >= 8);
     for (const { kind, metadata } of made) {
