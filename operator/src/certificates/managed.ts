@@ -106,7 +106,14 @@ export async function secretOfStep(step: RotationStep, input: WriteInput): Promi
   if (step.kind === "write") return leafSecretOfStep(step, input);
   const { cell, operatorNamespace, found } = input;
   const state = await stateAfter(step, input);
-  return inPlaceOf(authoritySecret(cell, operatorNamespace, state), found.authority);
+  const secret = inPlaceOf(authoritySecret(cell, operatorNamespace, state), found.authority);
+  if (step.kind !== "begin") return secret;
+  // A request is granted once: left as it stands, it would ask for the next authority as soon as this one is in use.
+  const { metadata } = secret;
+  return {
+    ...secret,
+    metadata: { ...metadata, annotations: { ...metadata.annotations, [ROTATE_ANNOTATION]: "false" } },
+  };
 }
 
 async function stateAfter(

@@ -106,7 +106,14 @@ class SecretKeeper implements CertificateKeeper {
     memory.last = { members, answers };
     const holders = this.#holders(cell, namesOf(members, answers));
     if (cell.spec.tls.mode !== "Managed") return this.#viewForeign(cell, memory, holders);
-    const input = await this.#facts(cell, memory, holders, answers);
+    let input: RotationInput;
+    try {
+      input = await this.#facts(cell, memory, holders, answers);
+    } catch (error) {
+      // The authority's Secret is not as it was written: the message says which, and what a person can do.
+      if (!(error instanceof TypeError)) throw error;
+      return { kind: "waiting", message: error.message, notAfterMs: undefined, due: undefined };
+    }
     const { step, due, waiting } = planRotation(input);
     const isMissing = input.holders.some(({ held }) => held === undefined);
     return {

@@ -129,6 +129,8 @@ export class Controller {
 
   /** Works until `signal` is aborted: while this process leads. */
   async run(signal: AbortSignal): Promise<void> {
+    // Cells that roll since before this operator began count from the first pass on.
+    for (const cell of this.cells()) this.#rolls.note(keyOf(cell), cell.status?.operation?.kind === "Roll");
     const queues = this.#createQueues();
     this.#queues = queues;
     const unsubscribe = this.#subscribe(queues);
