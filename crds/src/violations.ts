@@ -71,7 +71,8 @@ function ofArray(schema: Schema, value: readonly unknown[], path: string): reado
 }
 
 function ofText(schema: Schema, value: string, path: string): readonly string[] {
-  const problems = [...bounds([...value].length, [schema.minLength, schema.maxLength], path)];
+  // Lengths are counted in code points, as the apiserver does.
+  const problems = [...bounds(Array.from(value).length, [schema.minLength, schema.maxLength], path)];
   if (schema.pattern !== undefined && !new RegExp(schema.pattern).test(value)) {
     problems.push(`${path}: ${JSON.stringify(value.slice(0, 100))} does not match ${schema.pattern}`);
   }

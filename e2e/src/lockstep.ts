@@ -78,19 +78,18 @@ export interface CellPod {
 }
 
 /** Gives this run's images the names that charts and examples use, on every node. */
-export async function nameImages({ cluster, projectImages }: ScenarioContext): Promise<void> {
-  const images = await projectImages();
+export async function nameImages(context: ScenarioContext): Promise<void> {
+  const { cluster } = context;
+  const images = await context.projectImages();
   await cluster.tagImage(images.cell.image, inRegistry(RELEASED.cell));
   await cluster.tagImage(images.operator.image, inRegistry(RELEASED.operator));
 }
 
 /** Another name of this run's cell image: to Kubernetes, and so to the operator, another image. */
-export async function otherCellImage(
-  { cluster, projectImages }: ScenarioContext,
-  tag: string,
-): Promise<string> {
+export async function otherCellImage(context: ScenarioContext, tag: string): Promise<string> {
+  const { cluster } = context;
   const name = `lockstep-cell:${tag}`;
-  await cluster.tagImage((await projectImages()).cell.image, inRegistry(name));
+  await cluster.tagImage((await context.projectImages()).cell.image, inRegistry(name));
   return name;
 }
 

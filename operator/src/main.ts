@@ -9,6 +9,7 @@ import { durationMs } from "./api/duration.ts";
 import { FIELD_MANAGER } from "./api/names.ts";
 import { createCertificateKeeper } from "./control/certificate-keeper.ts";
 import { Controller } from "./control/controller.ts";
+import type { ControllerParts } from "./control/controller.ts";
 import { observeCells } from "./control/metrics.ts";
 import {
   createHttpTransport,
@@ -22,7 +23,7 @@ import {
   Rest,
   TokenBucket,
 } from "./kube/index.ts";
-import type { ClusterAccess } from "./kube/index.ts";
+import type { ClusterAccess, Runtime } from "./kube/index.ts";
 import { startOpsServer } from "./ops.ts";
 
 /** 1: could not start. 3: lost the lease: whoever runs it starts it anew, as a stand-by. */
@@ -112,37 +113,29 @@ async function run(flags: Flags): Promise<void> {
   await start(flags, { logger, access, namespace, identity });
 }
 
-async function start(
-  flags: Flags,
-  around: {
-    readonly logger: Logger;
-    readonly access: ClusterAccess;
-    readonly namespace: string;
-    readonly identity: string;
-  },
-): Promise<void> {
+interface Surroundings {
+  readonly logger: Logger;
+  readonly access: ClusterAccess;
+  readonly namespace: string;
+  readonly identity: string;
+}
+
+async function start(flags: Flags, around: Surroundings): Promise<void> {
   const { logger, access, namespace, identity } = around;
   const runtime = REAL_RUNTIME;
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const metrics = createPrometheusMetrics(registry, "lockstep_operator_");
   const transport = createHttpTransport({ access, userAgent: `lockstep-operator/${version}` });
-  const stopping = new AbortController();
   let working: Promise<void> = Promise.resolve();
-
   const elector = new Elector({
-    transport,
-    runtime,
-    fieldManager: FIELD_MANAGER,
-    namespace,
+    ...{ transport, runtime, metrics, namespace, identity, fieldManager: FIELD_MANAGER },
     name: flags.leaseName,
-    identity,
     durations: {
       leaseMs: flags.leaseDuration,
       renewDeadlineMs: flags.renewDeadline,
       retryMs: flags.retryPeriod,
     },
-    metrics,
     report: (message, error) => logger.info({ reason: error?.message }, message),
     onStarted: (signal) => {
       logger.info({ identity }, "leading");
@@ -157,19 +150,45 @@ async function start(
   const bucket = new TokenBucket({ rate: CALLS_PER_SECOND, burst: CALLS_BURST, runtime });
   const rest = new Rest({ transport, runtime, bucket, gate: elector.gate, metrics });
   const kube = createKubeClient({ rest, fieldManager: FIELD_MANAGER });
-  const events = new EventRecorder({
-    client: kube,
-    runtime,
-    controller: CONTROLLER,
-    instance: identity.slice(0, 128),
-    metrics,
+  const instance = identity.slice(0, 128);
+  const events = new EventRecorder({ client: kube, runtime, controller: CONTROLLER, instance, metrics });
+  const controller = createController(flags, around, { rest, kube, runtime, events, metrics });
+  observeCells(registry, controller);
+  const ops = await startOpsServer({
+    ...flags.ops,
+    registry,
+    unhealthy: longProblem(controller, runtime),
+    // A stand-by is ready when it could take over at once.
+    notReady: () => controller.problem(),
   });
-  const controller = new Controller({
-    rest,
-    kube,
-    runtime,
-    events,
-    metrics,
+  const stopping = stopOnSignals(logger, async () => {
+    // The lease goes back when the passes under way have ended: only then may another one begin.
+    await elector.stop();
+    await working;
+    await events.stop(EVENTS_GRACE_MS);
+    await controller.stop();
+    await Promise.all([ops.close(), transport.close()]);
+  });
+  logger.info({ version, namespace, watches: flags.watchNamespaces ?? "all namespaces" }, "starting");
+  try {
+    await controller.startInformers(stopping);
+  } catch (error) {
+    // Stopped before the first lists had come.
+    if (stopping.aborted) return;
+    throw error;
+  }
+  elector.start();
+}
+
+function createController(
+  flags: Flags,
+  { logger, namespace }: Surroundings,
+  parts: Pick<ControllerParts, "rest" | "kube" | "runtime" | "events" | "metrics">,
+): Controller {
+  const { kube, runtime } = parts;
+  const ownPods = { "app.kubernetes.io/name": "lockstep", "app.kubernetes.io/component": "operator" };
+  return new Controller({
+    ...parts,
     certificates: createCertificateKeeper({
       kube,
       wallMs: () => runtime.wallMs(),
@@ -179,61 +198,45 @@ async function start(
     log: (level, message, fields) => logger[level](fields ?? {}, message),
     settings: {
       defaultImage: flags.defaultCellImage,
-      networkPoliciesFor:
-        flags.networkPolicies === true
-          ? {
-              namespace,
-              labels: { "app.kubernetes.io/name": "lockstep", "app.kubernetes.io/component": "operator" },
-            }
-          : undefined,
+      networkPoliciesFor: flags.networkPolicies === true ? { namespace, labels: ownPods } : undefined,
       watchNamespaces: flags.watchNamespaces,
       maxConcurrentRolls: flags.maxConcurrentRolls,
       workers: flags.workers,
       steadyLookMs: STEADY_LOOK_MS,
     },
   });
-  observeCells(registry, controller);
-  let troubledSinceMs: number | undefined;
-  const ops = await startOpsServer({
-    ...flags.ops,
-    registry,
-    // An apiserver that is away comes back, and informers with it. One that was restored from a backup counts from an
-    // earlier number: informers, which never go back, would wait for ever, and a new process does not.
-    unhealthy: () => {
-      const problem = controller.problem();
-      troubledSinceMs = problem === undefined ? undefined : (troubledSinceMs ?? runtime.monotonicMs());
-      const isLong =
-        troubledSinceMs !== undefined && runtime.monotonicMs() - troubledSinceMs > PROBLEM_MS_MAX;
-      return isLong ? problem : undefined;
-    },
-    // A stand-by is ready when it could take over at once.
-    notReady: () => controller.problem(),
-  });
+}
 
+/**
+ * An apiserver that is away comes back, and informers with it. One that was restored from a backup counts from an earlier
+ * number: informers, which never go back, would wait for ever, and a new process does not.
+ */
+function longProblem(controller: Controller, runtime: Runtime): () => string | undefined {
+  let sinceMs: number | undefined;
+  return () => {
+    const problem = controller.problem();
+    sinceMs = problem === undefined ? undefined : (sinceMs ?? runtime.monotonicMs());
+    const isLong = sinceMs !== undefined && runtime.monotonicMs() - sinceMs > PROBLEM_MS_MAX;
+    return isLong ? problem : undefined;
+  };
+}
+
+/** @returns aborted when a signal asks to stop. */
+function stopOnSignals(logger: Logger, close: () => Promise<void>): AbortSignal {
+  const stopping = new AbortController();
   const stop = (why: string): void => {
     if (stopping.signal.aborted) return;
-    stopping.abort();
+    stopping.abort(new Error(why));
     logger.info({ why }, "stopping");
     setTimeout(() => process.exit(EXIT.failed), STOP_MS_MAX).unref();
-    const closing = async (): Promise<void> => {
-      // The lease goes back when the passes under way have ended: only then may another one begin.
-      await elector.stop();
-      await working;
-      await events.stop(EVENTS_GRACE_MS);
-      await controller.stop();
-      await Promise.all([ops.close(), transport.close()]);
-    };
-    closing().then(
+    close().then(
       () => process.exit(EXIT.ok),
       (error: unknown) => fail(logger, error),
     );
   };
   process.on("SIGTERM", () => stop("SIGTERM"));
   process.on("SIGINT", () => stop("SIGINT"));
-
-  logger.info({ version, namespace, watches: flags.watchNamespaces ?? "all namespaces" }, "starting");
-  await controller.startInformers(stopping.signal);
-  elector.start();
+  return stopping.signal;
 }
 
 function accessOf({ kubeconfig }: Flags): Promise<ClusterAccess> {

@@ -80,7 +80,7 @@ class Setting {
   }
 
   make<T extends KubeObject>(kind: ResourceKind<T>, object: T): T {
-    return this.server.store.create(kind, object, { manager: "test" }) as T;
+    return this.server.store.create<T>(kind, object, { manager: "test" });
   }
 
   act(action: Action): Promise<void> {
@@ -111,7 +111,7 @@ class Setting {
   }
 
   get<T extends KubeObject>(kind: ResourceKind<T>, name: string = NAME): T | undefined {
-    return this.server.store.get(kind, { namespace: "apps", name }) as T | undefined;
+    return this.server.store.get<T>(kind, { namespace: "apps", name });
   }
 
   /** Another object of the same kind and name takes the place of the one that was seen. */

@@ -52,7 +52,7 @@ function sharedObjects(
 
 /** Erases the kind's type parameter, which is the object's. */
 function pair<T extends KubeObject>(kind: ResourceKind<T>, object: T): Built {
-  return { kind: kind as unknown as ResourceKind, object };
+  return { kind, object };
 }
 
 /** Finds a shared object as it stands; undefined: there is none. */
@@ -82,8 +82,8 @@ export function outdatedShared(
 
 function withoutMinAvailable(object: KubeObject): unknown {
   const { spec, ...rest } = object as KubeObject & { readonly spec: Readonly<Record<string, unknown>> };
-  const { minAvailable: _planned, ...others } = spec;
-  return { ...rest, spec: others };
+  const others = Object.entries(spec).filter(([field]) => field !== "minAvailable");
+  return { ...rest, spec: Object.fromEntries(others) };
 }
 
 /** One label more selects other pods. */

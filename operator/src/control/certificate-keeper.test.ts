@@ -25,7 +25,7 @@ function memberOf(cell: CoordinationCell, name: string): CellMember {
     kind: "CellMember",
     metadata: { name, namespace, uid: `uid-${name}` },
     spec: { cell: cell.metadata.name, cellUid: uid, storage: { size: "1Gi" } },
-  } as unknown as CellMember;
+  };
 }
 
 class Setting {

@@ -212,10 +212,10 @@ class SecretKeeper implements CertificateKeeper {
       holders: known.value.holders.map((holder, index) => {
         const tls = answers.statuses.get(holders[index]?.member ?? "")?.tls;
         if (holder.loaded === "silent") return holder;
-        const { loaded: _before, reloadError: _reason, ...rest } = holder;
-        if (tls === undefined) return { ...rest, loaded: undefined };
+        const { name, held } = holder;
+        if (tls === undefined) return { name, held, loaded: undefined };
         const { bundleHash, leafHash, reloadError } = tls;
-        return { ...rest, loaded: { bundleHash, leafHash }, reloadError };
+        return { name, held, loaded: { bundleHash, leafHash }, reloadError };
       }),
     };
   }

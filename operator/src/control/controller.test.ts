@@ -122,11 +122,11 @@ class Setting {
   }
 
   cell(): CoordinationCell | undefined {
-    return this.server.store.get(kinds.COORDINATION_CELL, CELL.metadata) as CoordinationCell | undefined;
+    return this.server.store.get(kinds.COORDINATION_CELL, CELL.metadata);
   }
 
   list<T extends KubeObject>(kind: ResourceKind<T>): readonly T[] {
-    return this.server.store.list(kind) as readonly T[];
+    return this.server.store.list<T>(kind);
   }
 }
 

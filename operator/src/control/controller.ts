@@ -173,9 +173,9 @@ export class Controller {
       });
     // Only what carries our labels: a cluster's other pods are none of our memory.
     const ours = { labelSelector: `${LABEL.managedBy}=lockstep-operator` };
-    const shared = [make(SERVICE, ours), make(SERVICE_ACCOUNT, ours)] as unknown as Informer<KubeObject>[];
+    const shared: Informer<KubeObject>[] = [make(SERVICE, ours), make(SERVICE_ACCOUNT, ours)];
     if (settings.networkPoliciesFor !== undefined) {
-      shared.push(make(NETWORK_POLICY, ours) as unknown as Informer<KubeObject>);
+      shared.push(make(NETWORK_POLICY, ours));
     }
     return {
       cells: make(COORDINATION_CELL),
@@ -391,10 +391,12 @@ function trimNode<T extends KubeObject>(node: T): T {
     readonly spec?: Readonly<Record<string, unknown>>;
     readonly status?: { readonly conditions?: readonly Readonly<Record<string, unknown>>[] };
   };
-  const { annotations: _annotations, ...kept } = metadata as T["metadata"] & { annotations?: unknown };
+  const kept = Object.entries(metadata).filter(
+    ([field]) => field !== "annotations" && field !== "managedFields",
+  );
   return {
     ...rest,
-    metadata: kept,
+    metadata: Object.fromEntries(kept),
     spec: { unschedulable: spec?.["unschedulable"], taints: spec?.["taints"] },
     status: {
       conditions: (status?.conditions ?? [])

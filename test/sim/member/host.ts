@@ -57,6 +57,8 @@ export class SimHost {
   readonly #world: World;
   readonly #stores = new HostStores();
   #core: Core | undefined;
+  /** The process that was asked to stop. */
+  #stopping: KernelProcess | undefined;
 
   constructor(world: World, name: string) {
     this.#world = world;
@@ -118,6 +120,9 @@ export class SimHost {
     const { process, member } = this;
     const core = this.#core;
     if (process === undefined || member === undefined || core === undefined) return this.kill();
+    // A second SIGTERM changes nothing, as in the member's program: the first goes on, for long when the disk hangs.
+    if (this.#stopping === process) return;
+    this.#stopping = process;
     try {
       await core.handOver();
       member.door.close();
