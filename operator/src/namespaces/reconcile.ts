@@ -142,7 +142,7 @@ async function writeStatus(
   object: CellNamespace,
   decision: NamespaceDecision,
 ): Promise<void> {
-  const { name, namespace, generation } = object.metadata;
+  const { name, namespace, generation, resourceVersion } = object.metadata;
   const conditions = mergeConditions(
     object.status?.conditions,
     decision.conditions.map((condition) => ({
@@ -156,7 +156,11 @@ async function writeStatus(
   const applied = {
     apiVersion: API_VERSION,
     kind: CELL_NAMESPACE.kind,
-    metadata: { name, ...(namespace === undefined ? {} : { namespace }) },
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+    },
     status,
   };
   await parts.kube.applyStatus(CELL_NAMESPACE, applied as unknown as CellNamespace);
