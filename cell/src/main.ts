@@ -16,6 +16,7 @@ import type { RecoverFlags } from "./member/recover-flags.ts";
 import { recoverFolder } from "./member/recover.ts";
 import type { RetentionPolicy } from "./machine/types.ts";
 import type { Environment, Log } from "./replica/environment.ts";
+import { NODE_TIMERS } from "./transport/timers.ts";
 
 /** 0: stopped as asked. 1: could not start or bad usage. 2: the member had to stop (disk, invariant, divergence).
  * 3: removed from its cell, or refused for good. */
@@ -299,16 +300,7 @@ function createEnvironment(log: Log, fatal: (error: Error) => void): Environment
     clock: { monotonicMs: () => performance.now(), wallMs: () => Date.now() },
     // 48 random bits: elections of many members must not fall into step.
     random: () => randomBytes(6).readUIntBE(0, 6) / 2 ** 48,
-    schedule: (task) => void setImmediate(task),
-    soon: queueMicrotask,
-    after: (delayMs, task) => {
-      const timer = setTimeout(task, delayMs);
-      return () => clearTimeout(timer);
-    },
-    every: (intervalMs, task) => {
-      const timer = setInterval(task, intervalMs);
-      return () => clearInterval(timer);
-    },
+    ...NODE_TIMERS,
     log,
     fatal,
   };

@@ -4,8 +4,8 @@ import type { LogIndex, MemberId } from "../raft/types.ts";
 import { Cluster } from "../replica/testing/cluster.ts";
 import { AdminError } from "./admin-error.ts";
 import { CellCommands } from "./cell-commands.ts";
+import { decided } from "./testing/decided.ts";
 
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const on = (index: number): LogIndex => index as LogIndex;
 
 class World {
@@ -20,18 +20,8 @@ class World {
     this.follower = new CellCommands(this.cluster.member(2).replica);
   }
 
-  /** Lets time pass until it is decided. @returns the value, or the code of the refusal. */
-  async decided<T>(wanted: Promise<T>): Promise<T | string> {
-    let result: { readonly value: T | string } | undefined;
-    void wanted.then(
-      (value) => (result = { value }),
-      (error: unknown) => (result = { value: error instanceof AdminError ? error.code : String(error) }),
-    );
-    for (let round = 0; round < 4000 && result === undefined; round += 1) {
-      await turn();
-      this.cluster.pass(1);
-    }
-    return result?.value ?? "undecided";
+  decided<T>(wanted: Promise<T>): Promise<T | string> {
+    return decided(this.cluster, wanted);
   }
 }
 

@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { LogIndex, MemberId } from "../raft/types.ts";
 import { Cluster } from "../replica/testing/cluster.ts";
-import { AdminError } from "./admin-error.ts";
 import { MembershipChanges } from "./membership-changes.ts";
+import { decided } from "./testing/decided.ts";
 
 const id = (n: number): MemberId => n as MemberId;
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const CHANGE = { plannedOn: 1 as LogIndex, promote: [], demote: [], remove: [], force: false };
 
 class World {
@@ -19,18 +18,8 @@ class World {
     this.changes = new MembershipChanges(leader.replica);
   }
 
-  /** Lets time pass until it is decided. */
-  async decided<T>(wanted: Promise<T>): Promise<T | string> {
-    let result: { readonly value: T | string } | undefined;
-    void wanted.then(
-      (value) => (result = { value }),
-      (error: unknown) => (result = { value: error instanceof AdminError ? error.code : String(error) }),
-    );
-    for (let round = 0; round < 4000 && result === undefined; round += 1) {
-      await turn();
-      this.cluster.pass(1);
-    }
-    return result?.value ?? "undecided";
+  decided<T>(wanted: Promise<T>): Promise<T | string> {
+    return decided(this.cluster, wanted);
   }
 
   /** The moment at which the leader has just begun to count signs of life anew. */

@@ -189,10 +189,6 @@ export interface Secret extends KubeObject {
   readonly data?: Readonly<Record<string, string>>;
 }
 
-export interface ConfigMap extends KubeObject {
-  readonly data?: Readonly<Record<string, string>>;
-}
-
 export interface PodDisruptionBudget extends KubeObject {
   readonly spec: {
     readonly minAvailable: number;
@@ -239,35 +235,6 @@ export interface StorageClass extends KubeObject {
 /** The Namespace of Kubernetes itself. */
 export interface KubernetesNamespace extends KubeObject {
   readonly status?: { readonly phase?: "Active" | "Terminating" };
-}
-
-/** events.k8s.io/v1. */
-export interface KubernetesEvent extends KubeObject {
-  readonly eventTime: string;
-  readonly reportingController: string;
-  readonly reportingInstance: string;
-  readonly action: string;
-  readonly reason: string;
-  readonly type: "Normal" | "Warning";
-  readonly note?: string;
-  readonly regarding: {
-    readonly apiVersion: string;
-    readonly kind: string;
-    readonly name: string;
-    readonly namespace?: string;
-    readonly uid?: string;
-  };
-  readonly series?: { readonly count: number; readonly lastObservedTime: string };
-}
-
-export interface Lease extends KubeObject {
-  readonly spec?: {
-    readonly holderIdentity?: string;
-    readonly leaseDurationSeconds?: number;
-    readonly acquireTime?: string;
-    readonly renewTime?: string;
-    readonly leaseTransitions?: number;
-  };
 }
 
 /** cert-manager.io/v1. */

@@ -6,9 +6,15 @@ const DURATION = /^(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?$/;
  * @throws TypeError for anything else
  */
 export function durationMs(text: string): number {
+  const milliseconds = parseDuration(text);
+  if (milliseconds === undefined) throw new TypeError(`${JSON.stringify(text)} is no duration such as 1h30m`);
+  return milliseconds;
+}
+
+/** As {@link durationMs}. @returns undefined for what is no duration */
+export function parseDuration(text: string): number | undefined {
   const match = DURATION.exec(text);
-  if (match === null || text === "")
-    throw new TypeError(`${JSON.stringify(text)} is no duration such as 1h30m`);
+  if (match === null || text === "") return undefined;
   const [, hours = "0", minutes = "0", seconds = "0"] = match;
   return Number(hours) * 3_600_000 + Number(minutes) * 60_000 + Number(seconds) * 1_000;
 }

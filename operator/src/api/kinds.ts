@@ -1,4 +1,4 @@
-/** Every kind that the operator reads or writes. Exactly these stand in its roles. */
+/** Every kind that the operator reads or writes, beside the events and the lease of kube/. Exactly these stand in its roles. */
 import type { KubeObject, ResourceKind } from "../kube/types.ts";
 import type * as core from "./core.ts";
 import { API_VERSION } from "./types.ts";
@@ -47,7 +47,6 @@ export const SERVICE_ACCOUNT: ResourceKind<core.ServiceAccount> = namespaced(
   "ServiceAccount",
   "serviceaccounts",
 );
-export const CONFIG_MAP: ResourceKind<core.ConfigMap> = namespaced("v1", "ConfigMap", "configmaps");
 export const POD_DISRUPTION_BUDGET: ResourceKind<core.PodDisruptionBudget> = namespaced(
   "policy/v1",
   "PodDisruptionBudget",
@@ -58,8 +57,6 @@ export const NETWORK_POLICY: ResourceKind<core.NetworkPolicy> = namespaced(
   "NetworkPolicy",
   "networkpolicies",
 );
-export const EVENT: ResourceKind<core.KubernetesEvent> = namespaced("events.k8s.io/v1", "Event", "events");
-export const LEASE: ResourceKind<core.Lease> = namespaced("coordination.k8s.io/v1", "Lease", "leases");
 export const CERTIFICATE: ResourceKind<core.Certificate> = namespaced(
   "cert-manager.io/v1",
   "Certificate",

@@ -104,6 +104,7 @@ class Setting {
       kube: this.kube,
       admin,
       builders,
+      releaseCertificates: () => Promise.resolve(),
       advanceCertificates: () => Promise.resolve(),
       wallMs: () => this.runtime.wallMs(),
     };

@@ -48,7 +48,7 @@ export interface ActParts {
   readonly builders: Builders;
   readonly advanceCertificates: () => Promise<void>;
   /** Takes away what of the cell stands outside its own namespace. */
-  readonly releaseCertificates?: () => Promise<void>;
+  readonly releaseCertificates: () => Promise<void>;
   readonly wallMs: () => number;
 }
 
@@ -106,7 +106,7 @@ export async function act(parts: ActParts, target: Target, action: Action): Prom
       await finishRequest(parts, target, action);
       return;
     case "release-cell":
-      await parts.releaseCertificates?.();
+      await parts.releaseCertificates();
       await removeFinalizer(kube, COORDINATION_CELL, cell, CELL_FINALIZER);
       return;
     case "change-membership":

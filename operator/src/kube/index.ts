@@ -43,14 +43,6 @@ export { WorkQueue } from "./work-queue.ts";
 export type { WorkQueueOptions, WorkResult } from "./work-queue.ts";
 export { TokenBucket } from "./token-bucket.ts";
 export type { TokenBucketOptions } from "./token-bucket.ts";
-export { Expectations, expectingClient } from "./expectations.ts";
-export type {
-  Expected,
-  ExpectationsOptions,
-  ExpectingClientOptions,
-  ReflectingCache,
-} from "./expectations.ts";
-
 export { Elector, LEASE_DURATIONS } from "./elector.ts";
 export type { ElectorOptions, LeaseDurations } from "./elector.ts";
 export { LEASES, microTime } from "./lease.ts";

@@ -2,6 +2,7 @@
  * Conditions for people, kstatus, Argo and Flux. Reconciling and Stalled are exclusive of Ready: Ready is True only when
  * the cell is as the spec wants it and nothing is under way; whether clients are served is Available.
  */
+import { mergeConditions } from "../api/conditions.ts";
 import type { Condition, ConditionStatus, OperationStatus } from "../api/types.ts";
 import { quorumOf } from "./facts.ts";
 import type { Facts } from "./facts.ts";
@@ -59,19 +60,14 @@ export function conditionsOf(situation: Situation): readonly Condition[] {
     Paused:
       situation.facts.pausedBy !== undefined ? pausedVerdict(situation.facts.pausedBy) : no("NotPaused", ""),
   };
-  return Object.entries(verdicts).map(([type, verdict]) => settleCondition(situation.facts, type, verdict));
-}
-
-function settleCondition(facts: Facts, type: string, verdict: Verdict): Condition {
-  const before = facts.previous.conditions?.find((condition) => condition.type === type);
-  const isSame = before?.status === verdict.status;
-  const generation = facts.cell.metadata.generation;
-  return {
+  const { cell, previous, nowMs } = situation.facts;
+  const { generation } = cell.metadata;
+  const wanted = Object.entries(verdicts).map(([type, verdict]) => ({
     type,
     ...verdict,
-    lastTransitionTime: isSame ? before.lastTransitionTime : toStamp(facts.nowMs),
     ...(generation === undefined ? {} : { observedGeneration: generation }),
-  };
+  }));
+  return mergeConditions(previous.conditions, wanted, toStamp(nowMs));
 }
 
 function quorumHealthy({ facts }: Situation): Verdict {

@@ -1,4 +1,5 @@
 /** What follows from an observation, derived once and read by every rule. */
+import { parseDuration } from "../api/duration.ts";
 import type {
   CellMember,
   CellOperation,
@@ -9,7 +10,7 @@ import type {
   OperationStatus,
 } from "../api/types.ts";
 import type { CellConfiguration, MemberStatus } from "../cell/types.ts";
-import { fromStamp, parseDuration, SILENT_MS } from "./time.ts";
+import { fromStamp, SILENT_MS } from "./time.ts";
 import type { MemberView, Observation } from "./types.ts";
 
 /** The cell refuses to promote a learner that is further behind; a voter that is, is not touched either. */

@@ -1,16 +1,17 @@
 /** Members' pods and claims: what a member needs to run on its own volume. Never a new volume for an old identity. */
+import { LABEL } from "../api/labels.ts";
+import { isQuantity, quantityValue } from "../api/quantity.ts";
 import { findMember } from "./facts.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
 import type { Outcome } from "./outcome.ts";
-import { parseQuantity } from "./quantity.ts";
 import { BUSY_LOOK_MS } from "./time.ts";
 import type { PodMode, PodRole } from "./types.ts";
 
 /** Volumes first: a member that is down because its disk is full comes back only after it. */
 export function growClaims(facts: Facts): Outcome | undefined {
   const { size } = facts.spec.storage;
-  const bytes = parseQuantity(size);
-  if (bytes === undefined) return undefined;
+  if (!isQuantity(size)) return undefined;
+  const bytes = quantityValue(size);
   const fixed: string[] = [];
   for (const { name, view } of facts.members) {
     const { claim } = view;
@@ -131,7 +132,7 @@ export function labelPods(facts: Facts): Outcome | undefined {
     if (pod === undefined || pod.terminating) return [];
     const role: PodRole =
       member.kind === undefined ? (member.id === undefined ? "learner" : "former") : roleOf(member);
-    return pod.labels["lockstep.dev/role"] === role ? [] : [{ name: member.name, uid: pod.uid, role }];
+    return pod.labels[LABEL.role] === role ? [] : [{ name: member.name, uid: pod.uid, role }];
   });
   wrong.sort((a, b) => a.role.localeCompare(b.role));
   const first = wrong[0];

@@ -1,4 +1,4 @@
-/** Time as values: RFC 3339 stamps and durations of the API, in milliseconds. Nothing here reads a clock. */
+/** Time as values: spans that the planner goes by, and RFC 3339 stamps. Nothing here reads a clock. */
 
 /** How long incoming members must stay caught up before they are promoted. */
 export const SETTLE_MS: number = 5_000;
@@ -36,13 +36,4 @@ export function fromStamp(stamp: string | undefined): number | undefined {
   if (stamp === undefined) return undefined;
   const ms = Date.parse(stamp);
   return Number.isNaN(ms) ? undefined : ms;
-}
-
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 };
-
-/** Reads `1h30m`, `10m`, `500ms`. @returns undefined for what is no duration. */
-export function parseDuration(text: string): number | undefined {
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
-  if (parts.length === 0 || parts.map((part) => part[0]).join("") !== text) return undefined;
-  return parts.reduce((sum, part) => sum + Number(part[1]) * (UNIT_MS[part[2] ?? ""] ?? 0), 0);
 }

@@ -161,9 +161,10 @@ export type PodMode =
   /** Makes a new cell of one voter from the volume, if that still belongs to `cellId`; otherwise as `existing`. */
   | { readonly kind: "recover"; readonly newName: string; readonly cellId: string };
 
-/** Pod label that the PodDisruptionBudget and the client Service select by. */
-export const ROLE_LABEL = "lockstep.dev/role";
-/** `former`: no member of the cell (any more, or not yet). */
+/**
+ * Value of the pod label that the PodDisruptionBudget and the client Service select by. `former`: no member of the cell (any
+ * more, or not yet).
+ */
 export type PodRole = "voter" | "learner" | "former";
 
 export interface Decision {

@@ -8,7 +8,7 @@ import {
 } from "../api/kinds.ts";
 import { ANNOTATION, LABEL } from "../api/labels.ts";
 import { CELL_MEMBER } from "../api/kinds.ts";
-import { parseQuantity } from "../plan/quantity.ts";
+import { compareQuantities } from "../api/quantity.ts";
 import { toStamp } from "../plan/time.ts";
 import { Apiserver } from "./apiserver.ts";
 import type { Dice } from "./dice.ts";
@@ -451,8 +451,7 @@ export class Cluster {
       }
       const wanted = claim.spec.resources.requests.storage;
       if (claim.status?.phase !== "Bound" || claim.status.capacity?.storage === wanted) continue;
-      if ((parseQuantity(wanted) ?? 0) < (parseQuantity(claim.status.capacity?.storage ?? "0") ?? 0))
-        continue;
+      if (compareQuantities(wanted, claim.status.capacity?.storage ?? "0") < 0) continue;
       this.api.mergePatch(PERSISTENT_VOLUME_CLAIM, claim.metadata, {
         status: { capacity: { storage: wanted } },
       });

@@ -1,5 +1,4 @@
 /** One pass of the operator over the cell of the simulated world: the production loop on simulated ports. */
-import { isDeepStrictEqual } from "node:util";
 import type { KubernetesNamespace, StorageClass } from "../api/core.ts";
 import {
   CELL_MEMBER,
@@ -11,13 +10,13 @@ import {
   PERSISTENT_VOLUME_CLAIM,
   POD,
   POD_DISRUPTION_BUDGET,
-  SERVICE,
-  SERVICE_ACCOUNT,
 } from "../api/kinds.ts";
 import { CELL_FINALIZER } from "../api/names.ts";
-import type { CoordinationCell, CoordinationCellSpec } from "../api/types.ts";
+import type { CoordinationCellSpec } from "../api/types.ts";
 import { act, addFinalizer } from "../control/act.ts";
-import type { ActParts, Builders, Built } from "../control/act.ts";
+import type { ActParts } from "../control/act.ts";
+import { createBuilders, outdatedShared } from "../control/builders.ts";
+import type { BuilderSettings } from "../control/builders.ts";
 import { observe } from "../control/observe.ts";
 import type { ObserveParts } from "../control/observe.ts";
 import type { Caches } from "../control/reader.ts";
@@ -28,10 +27,6 @@ import { RollBudget } from "../control/roll-budget.ts";
 import type { KubeObject, ObjectCache, ObjectRef, ResourceKind } from "../kube/types.ts";
 import { plan } from "../plan/plan.ts";
 import type { CertificatesView, Decision, Observation } from "../plan/types.ts";
-import { memberClaim } from "../resources/claim.ts";
-import { cellMember } from "../resources/member.ts";
-import { memberPod } from "../resources/pod.ts";
-import { clientService, disruptionBudget, peersService, serviceAccount } from "../resources/shared.ts";
 import { podSpecHash } from "../resources/spec-hash.ts";
 import type { Cluster } from "./cluster.ts";
 import { SimAdmin, SimKube } from "./ports.ts";
@@ -120,10 +115,14 @@ function portsOf(cluster: Cluster, gate: Gate): Ports {
       mayRoll: true,
       certificates: () => Promise.resolve(CERTIFICATES),
       wantedSpecHash: (cell) => hashOf(cell.spec),
-      outdatedObjects: (cell) => outdatedObjects(cluster, cell),
+      outdatedObjects: (cell) => outdatedShared(SETTINGS, cell, (kind, ref) => cluster.api.get(kind, ref)),
       obstacles: () => [],
     },
-    actParts: { kube, admin, builders: BUILDERS, advanceCertificates: () => Promise.resolve(), wallMs },
+    actParts: {
+      ...{ kube, admin, builders: BUILDERS, wallMs },
+      advanceCertificates: () => Promise.resolve(),
+      releaseCertificates: () => Promise.resolve(),
+    },
   };
 }
 
@@ -137,34 +136,8 @@ function hashOf(spec: CoordinationCellSpec): string {
   return known;
 }
 
-const BUILDERS: Builders = {
-  shared: (cell, { disruptionMinAvailable, admitted }) => [
-    ...services(cell, admitted),
-    { kind: POD_DISRUPTION_BUDGET, object: disruptionBudget(cell, disruptionMinAvailable) },
-  ],
-  member: (cell, action) => cellMember(cell, action),
-  claim: (cell, member) => memberClaim(cell, member),
-  pod: (cell, member, { mode, role, avoid }) =>
-    memberPod({ cell, member, mode, role, otherNodes: avoid, defaultImage: "v1" }),
-};
-
-function services(cell: CoordinationCell, admitted: boolean): readonly Built[] {
-  return [
-    { kind: SERVICE_ACCOUNT, object: serviceAccount(cell) },
-    { kind: SERVICE, object: peersService(cell) },
-    { kind: SERVICE, object: clientService(cell, admitted) },
-  ];
-}
-
-function outdatedObjects(cluster: Cluster, cell: CoordinationCell): readonly string[] {
-  return services(cell, cell.status?.admitted === true)
-    .filter(({ kind, object }) => {
-      const found = cluster.api.get(kind, object.metadata) as (KubeObject & { spec?: unknown }) | undefined;
-      const wanted = object as KubeObject & { spec?: unknown };
-      return found === undefined || !isDeepStrictEqual(found.spec, wanted.spec);
-    })
-    .map(({ object }) => `${object.kind}/${object.metadata.name}`);
-}
+const SETTINGS: BuilderSettings = { defaultImage: "v1", networkPoliciesFor: undefined };
+const BUILDERS = createBuilders(SETTINGS);
 
 function cachesOf(cluster: Cluster, gate: Gate): Caches {
   const cacheOf = <T extends KubeObject>(kind: ResourceKind<T>): ObjectCache<T> => ({
