@@ -291,7 +291,12 @@ describe("the Secret of an authority", () => {
 });
 
 describe("certificates that others make", () => {
-  const tls = { mode: "Secret", operatorSecretName: "op", leafDuration: "2160h" } as const;
+  const tls = {
+    mode: "Secret",
+    operatorSecretName: "op",
+    leafDuration: "2160h",
+    clientOverlap: "5m",
+  } as const;
   const [holder] = certificateHolders({ cell, tls, members: ["orders-a"], operatorNamespace: "lockstep" });
 
   it("are asked for by name, with what they must hold", () => {
@@ -325,7 +330,7 @@ describe("certificates that others make", () => {
 
   it("are ordered from cert-manager with the same names, and renewed at two thirds", () => {
     const issuerRef = { name: "our-ca", kind: "ClusterIssuer", group: "cert-manager.io" } as const;
-    const spec = { mode: "CertManager", issuerRef, leafDuration: "2160h" } as const;
+    const spec = { mode: "CertManager", issuerRef, leafDuration: "2160h", clientOverlap: "5m" } as const;
     const holders = certificateHolders({
       cell,
       tls: spec,

@@ -26,8 +26,6 @@ import type { AuthorityMaterial, AuthorityState } from "./secrets.ts";
 
 /** Ten years; it is followed by another one after two thirds of them. */
 export const AUTHORITY_DURATION_MS: number = 10 * 365 * 24 * 3_600_000;
-/** Kubelets bring a changed Secret to Pods within about two minutes. */
-export const SILENT_OVERLAP_MS: number = 5 * 60_000;
 
 /** Everything is read from the apiserver itself: absence in a cache proves nothing. */
 export interface FoundCertificates {
@@ -41,8 +39,8 @@ export interface FoundCertificates {
 
 export interface RotationOptions {
   readonly nowMs: number;
-  /** Default: {@link SILENT_OVERLAP_MS}. */
-  readonly silentOverlapMs?: number;
+  /** What `spec.tls.clientOverlap` says. */
+  readonly silentOverlapMs: number;
 }
 
 /** @throws TypeError when the authority's Secret is not as the operator wrote it */
@@ -53,7 +51,7 @@ export function rotationInput(found: FoundCertificates, options: RotationOptions
     authorities: state === undefined ? undefined : authoritiesOf(state),
     holders: found.holders.map((holder) => holderFacts(found, holder, candidates)),
     nowMs: options.nowMs,
-    silentOverlapMs: options.silentOverlapMs ?? SILENT_OVERLAP_MS,
+    silentOverlapMs: options.silentOverlapMs,
     isRequested: found.authority?.metadata.annotations?.[ROTATE_ANNOTATION] === "true",
     bundleHashOf,
   };

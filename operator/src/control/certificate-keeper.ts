@@ -8,7 +8,7 @@ import type { AdminCredentials } from "../cell/grpc-admin.ts";
 import { certificateHolders } from "../certificates/holders.ts";
 import type { CertificateHolder } from "../certificates/holders.ts";
 import { rotationInput, secretOfStep } from "../certificates/managed.ts";
-import type { FoundCertificates } from "../certificates/managed.ts";
+import type { FoundCertificates, RotationOptions } from "../certificates/managed.ts";
 import { planRotation } from "../certificates/rotation.ts";
 import type { RotationInput } from "../certificates/rotation.ts";
 import {
@@ -66,6 +66,8 @@ interface Foreign {
 /** What is remembered of one cell: facts, and no key but the operator's own. */
 interface CellMemory {
   facts: Timed<RotationInput> | undefined;
+  /** Of the spec that the facts were read under: a person who changes it wants to see what comes of it. */
+  generation: number | undefined;
   readonly foreign: Map<string, Timed<Foreign>>;
   readonly ordered: Set<string>;
   credentials: Timed<AdminCredentials | undefined> | undefined;
@@ -169,7 +171,7 @@ class SecretKeeper implements CertificateKeeper {
     memory.facts = undefined;
     for (let steps = 0; steps < STEPS_MAX; steps += 1) {
       const found = await this.#find(cell, holders, answers);
-      const { step } = planRotation(rotationInput(found, { nowMs: wallMs() }));
+      const { step } = planRotation(rotationInput(found, rotationOptions(cell, wallMs())));
       if (step === undefined) return;
       const secret = await secretOfStep(step, {
         cell: identityOf(cell),
@@ -196,11 +198,13 @@ class SecretKeeper implements CertificateKeeper {
     const known = memory.facts;
     const isSame =
       this.#isFresh(known) &&
+      memory.generation === cell.metadata.generation &&
       known.value.holders.length === holders.length &&
       known.value.holders.every(({ name }, index) => name === holders[index]?.name);
     const nowMs = this.#options.wallMs();
     if (!isSame) {
-      const input = rotationInput(await this.#find(cell, holders, answers), { nowMs });
+      const input = rotationInput(await this.#find(cell, holders, answers), rotationOptions(cell, nowMs));
+      memory.generation = cell.metadata.generation;
       const isWhole =
         input.authorities !== undefined && input.holders.every(({ held }) => held !== undefined);
       memory.facts = this.#timed(input, isWhole ? KNOWN_MS : MISSING_MS);
@@ -302,6 +306,7 @@ class SecretKeeper implements CertificateKeeper {
     if (memory === undefined) {
       memory = {
         facts: undefined,
+        generation: undefined,
         foreign: new Map(),
         ordered: new Set(),
         credentials: undefined,
@@ -319,6 +324,10 @@ class SecretKeeper implements CertificateKeeper {
   #timed<T>(value: T, lastsMs: number = value === undefined ? MISSING_MS : KNOWN_MS): Timed<T> {
     return { value, untilMs: this.#options.monotonicMs() + lastsMs };
   }
+}
+
+function rotationOptions({ spec }: CoordinationCell, nowMs: number): RotationOptions {
+  return { nowMs, silentOverlapMs: durationMs(spec.tls.clientOverlap) };
 }
 
 function credentialsIn(cell: CoordinationCell, secret: Secret): AdminCredentials | undefined {

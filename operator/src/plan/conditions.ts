@@ -204,6 +204,8 @@ function zonesSpread(facts: Facts): Verdict {
   const known = new Set(o.nodes.flatMap(({ zone }) => zone ?? []));
   const usable = spec.topology.zones?.length ?? known.size;
   if (known.size === 0) return unknown("NoZones", `No node has the label ${spec.topology.zoneKey}.`);
+  const strays = strayVoters(facts);
+  if (strays !== undefined) return no("OutsideZones", strays);
   const most = Math.max(...zones.map((zone) => zones.filter((other) => other === zone).length));
   const listed = [...new Set(zones.flatMap((zone) => zone ?? []))].sort().join(", ");
   if (voters.length > 1 && voters.length - most < quorumOf(voters.length)) {
@@ -212,6 +214,17 @@ function zonesSpread(facts: Facts): Verdict {
   return most <= Math.ceil(voters.length / Math.max(1, usable))
     ? yes("Spread", `Voters are in ${listed}.`)
     : no("Uneven", `Some zone has ${String(most)} voters: they are in ${listed}.`);
+}
+
+/** Voters in zones that the spec does not name (any more): nobody is moved for it unasked. */
+function strayVoters({ voters, spec }: Facts): string | undefined {
+  const { zones } = spec.topology;
+  if (zones === undefined) return undefined;
+  const strays = voters.filter(({ zone }) => zone !== undefined && !zones.includes(zone));
+  const [first] = strays;
+  if (first === undefined) return undefined;
+  const where = strays.map(({ name, zone }) => `${name} is in ${zone ?? ""}`).join(", ");
+  return `${where}, and spec.topology.zones is ${zones.join(", ")}. New members go there; move one with: kubectl lockstep replace ${first.name}`;
 }
 
 function upToDate(facts: Facts): Verdict {

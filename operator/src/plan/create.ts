@@ -2,7 +2,7 @@
 import { findMember } from "./facts.ts";
 import type { Facts } from "./facts.ts";
 import { memberNames } from "./names.ts";
-import { atStep, beginOperation, endOperation } from "./outcome.ts";
+import { atStep, beginOperation, begun, endOperation } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { choosePlace } from "./placement.ts";
 import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
@@ -62,18 +62,19 @@ export function foundCell(facts: Facts): Outcome | undefined {
       lookAgainMs: BUSY_LOOK_MS,
     };
   }
-  return { operation: beginCreate(facts), lookAgainMs: 0 };
+  return beginCreate(facts);
 }
 
-function beginCreate(facts: Facts): ReturnType<typeof beginOperation> {
-  const begun = beginOperation(facts, {
+function beginCreate(facts: Facts): Outcome {
+  const operation = beginOperation(facts, {
     kind: "Create",
     cause: "the cell does not exist yet",
     trigger: "Spec",
     step: "begin",
     message: "The first voter is chosen.",
   });
-  return { ...begun, incoming: memberNames(facts.cell.metadata.name, begun.id, 1, new Set()) };
+  const incoming = memberNames(facts.cell.metadata.name, operation.id, 1, new Set());
+  return begun({ ...operation, incoming });
 }
 
 function retained(claims: readonly string[]): { reason: string; message: string } {

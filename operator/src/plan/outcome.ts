@@ -47,6 +47,16 @@ export function beginOperation(
   };
 }
 
+/** A pass that begins an operation, and tells people. */
+export function begun(operation: OperationStatus): Outcome {
+  return {
+    operation,
+    events: [{ type: "Normal", reason: `${operation.kind}Begun`, message: operation.cause }],
+    waiting: { reason: operation.kind, message: operation.message },
+    lookAgainMs: 0,
+  };
+}
+
 /** The operation in `step`; entering another step is progress and moves the deadline. */
 export function atStep(
   facts: Facts,

@@ -34,7 +34,7 @@ import { recover } from "./recover.ts";
 import { answerRequests, startRequest, transfer } from "./requests.ts";
 import { outdatedMembers, roll, startRoll } from "./roll.ts";
 import { explainReplace, grantReplace, startReplace, startResize, startSlowDisk } from "./start.ts";
-import { summarize, whereabouts } from "./summary.ts";
+import { lowestVersion, summarize, whereabouts } from "./summary.ts";
 import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 import type { Decision, Observation } from "./types.ts";
 
@@ -131,9 +131,8 @@ function statusOf(facts: Facts, outcome: Outcome): CoordinationCellStatus {
           zones,
           leader: facts.leader?.name ?? "",
         }),
-    ...(facts.leader?.status === undefined
-      ? {}
-      : { version: facts.leader.status.version, formatVersion: facts.leader.status.formatVersion }),
+    ...lowestVersion(facts),
+    ...(facts.leader?.status === undefined ? {} : { formatVersion: facts.leader.status.formatVersion }),
     selector: selectorText({
       [LABEL.cellUid]: cell.metadata.uid ?? "",
       [LABEL.component]: "member",

@@ -8,10 +8,9 @@ import type { OperationStatus } from "../api/types.ts";
 import { dismiss } from "./cleanup.ts";
 import { findMember } from "./facts.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
-import { atStep, beginOperation, endOperation } from "./outcome.ts";
+import { atStep, beginOperation, begun, endOperation } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { isVerified } from "./safety.ts";
-import { begun } from "./start.ts";
 import { BUSY_LOOK_MS, fromStamp, RECOVERY_PATIENCE_MS, SICK_LOOK_MS } from "./time.ts";
 
 export function recover(facts: Facts): Outcome | undefined {

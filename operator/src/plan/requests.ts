@@ -2,10 +2,10 @@
 import type { CellOperation, OperationStatus } from "../api/types.ts";
 import { findMember } from "./facts.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
-import { atStep, beginOperation, endOperation, isOverdue } from "./outcome.ts";
+import { atStep, beginOperation, begun, endOperation, isOverdue } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { nextLeader } from "./safety.ts";
-import { begun, beginReplace } from "./start.ts";
+import { beginReplace } from "./start.ts";
 import { BUSY_LOOK_MS, fromStamp, SICK_LOOK_MS } from "./time.ts";
 
 /** Answers requests whose operation has begun or ended. Before anything new is begun: the answer stands in the status. */

@@ -6,10 +6,10 @@
 import type { OperationStatus } from "../api/types.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
 import { findMember } from "./facts.ts";
-import { atStep, beginOperation, endOperation, isOverdue } from "./outcome.ts";
+import { atStep, beginOperation, begun, endOperation, isOverdue } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { listNames, nextLeader, restartRisk } from "./safety.ts";
-import { begun, grantReplace } from "./start.ts";
+import { grantReplace } from "./start.ts";
 import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 
 /** Members that the spec wants restarted. */

@@ -274,3 +274,35 @@ void describe("the PodDisruptionBudget", () => {
     assert.deepEqual(decision.action, { kind: "label-pod", member: "c", uid: "pod-c", role: "former" });
   });
 });
+
+void describe("what a person is told of a cell at rest", () => {
+  void it("names voters outside of the zones that the spec allows now, and moves nobody", () => {
+    const zones = ["b", "c", "d"];
+    const decision = decide({
+      spec: { topology: { zoneKey: "zone", hostSpread: "Required", zones } },
+      members: HEALTHY,
+    });
+    assert.equal(decision.action, undefined);
+    const spread = conditionOf(decision, "ZonesSpread");
+    assert.deepEqual([spread.status, spread.reason], ["False", "OutsideZones"]);
+    assert.match(spread.message, /^a is in a, .* b, c, d\. .*kubectl lockstep replace a$/);
+  });
+
+  void it("shows the lowest of the members' versions, whoever leads", () => {
+    const versions = (leader: string, follower: string): string | undefined => {
+      const [a, b] = [{ version: leader }, { version: follower }];
+      const members = { a: { ...HEALTHY.a, status: a }, b: { ...HEALTHY.b, status: b } };
+      return decide({ spec: { voters: 3 }, members }).status.version;
+    };
+    assert.equal(versions("0.10.0", "0.9.0"), "0.9.0");
+    assert.equal(versions("0.8.0", "0.9.0"), "0.8.0");
+  });
+
+  void it("tells when a cell's creation begins", () => {
+    const { events } = decide({ members: {} });
+    assert.deepEqual(
+      events.map(({ reason }) => reason),
+      ["CreateBegun"],
+    );
+  });
+});

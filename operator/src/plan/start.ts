@@ -2,7 +2,7 @@
 import type { OperationStatus, OperationTrigger } from "../api/types.ts";
 import type { Facts, MemberFacts } from "./facts.ts";
 import { memberNames } from "./names.ts";
-import { backoffLeftMs, beginOperation, isOverdue } from "./outcome.ts";
+import { backoffLeftMs, beginOperation, begun, isOverdue } from "./outcome.ts";
 import type { Outcome } from "./outcome.ts";
 import { choosePlace } from "./placement.ts";
 import { riskOf } from "./safety.ts";
@@ -211,13 +211,4 @@ function compareRanks(a: readonly number[], b: readonly number[]): number {
     if (difference !== 0) return difference;
   }
   return 0;
-}
-
-export function begun(operation: OperationStatus): Outcome {
-  return {
-    operation,
-    events: [{ type: "Normal", reason: `${operation.kind}Begun`, message: operation.cause }],
-    waiting: { reason: operation.kind, message: operation.message },
-    lookAgainMs: 0,
-  };
 }

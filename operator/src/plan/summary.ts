@@ -17,6 +17,15 @@ export function whereabouts(facts: Facts): Pick<CoordinationCellStatus, "endpoin
   return { endpoints: { client: `${host}:${String(PORTS.client)}`, http: `${host}:${String(PORTS.http)}` } };
 }
 
+/** What a member runs that runs the oldest; nothing when none answers. */
+export function lowestVersion(facts: Facts): Pick<CoordinationCellStatus, "version"> {
+  const versions = facts.members.flatMap(({ kind, status }) =>
+    kind === undefined ? [] : (status?.version ?? []),
+  );
+  const [lowest] = versions.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  return lowest === undefined ? {} : { version: lowest };
+}
+
 function summarizeMember(facts: Facts, member: MemberFacts): MemberSummary {
   const before = facts.previous.members?.find(({ name }) => name === member.name);
   const trouble = messageOf(facts, member);

@@ -176,6 +176,7 @@ describe("the Pod of a member", () => {
       operatorSecretName: "operator",
       memberSecretName: "pki-$(MEMBER)",
       leafDuration: "2160h",
+      clientOverlap: "5m",
     } as const;
     assert.deepEqual(secretOf(withSpec({ tls })), { secretName: "pki-orders-x7k2p", defaultMode: 0o440 });
   });

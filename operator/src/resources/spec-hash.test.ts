@@ -38,7 +38,13 @@ describe("the hash of a wanted Pod", () => {
       hashWith({ podTemplate: { spec: { env: [{ name: "A", value: "1" }] } } }),
       hashWith({ podTemplate: { spec: { env: [{ name: "A", value: "2" }] } } }),
       hashWith({
-        tls: { mode: "Secret", operatorSecretName: "a", memberSecretName: "b-$(MEMBER)", leafDuration: "1h" },
+        tls: {
+          mode: "Secret",
+          operatorSecretName: "a",
+          memberSecretName: "b-$(MEMBER)",
+          leafDuration: "1h",
+          clientOverlap: "5m",
+        },
       }),
     ];
     assert.equal(new Set(hashes).size, hashes.length);
@@ -52,7 +58,7 @@ describe("the hash of a wanted Pod", () => {
       { topology: { zoneKey: "topology.kubernetes.io/zone", hostSpread: "Preferred", zones: ["a"] } },
       { updatePolicy: { mode: "Manual", minReadySeconds: 60 } },
       { replacementPolicy: { mode: "Never", after: "1h", slowDisk: "Replace" } },
-      { tls: { mode: "Managed", leafDuration: "24h" } },
+      { tls: { mode: "Managed", leafDuration: "24h", clientOverlap: "5m" } },
       { recovery: { survivor: "a", cellId: "b" } },
       { allowedNamespaces: { from: "All" } },
     ] as const) {

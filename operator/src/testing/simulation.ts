@@ -268,7 +268,7 @@ function newCell(voters: 1 | 3 | 5, dice: Dice): CoordinationCell {
     image: "v1",
     storage: { size: "1Gi", reclaimPolicy: dice.chance(0.5) ? "Retain" : "Delete" },
     topology: { zoneKey: "topology.kubernetes.io/zone", hostSpread: "Required" },
-    tls: { mode: "Managed", leafDuration: "2160h" },
+    tls: { mode: "Managed", leafDuration: "2160h", clientOverlap: "5m" },
     updatePolicy: { mode: "Rolling", minReadySeconds: 2 },
     replacementPolicy: { mode: "AfterLoss", after: "60s", slowDisk: dice.chance(0.5) ? "Replace" : "Report" },
   };

@@ -106,6 +106,8 @@ export interface TlsSpec {
   readonly operatorSecretName?: string;
   /** How long a certificate is valid, e.g. 2160h (90 days); it is renewed, without a restart, after two thirds of it. At least 1h. Of no effect with mode Secret. Default: 2160h. */
   readonly leafDuration: string;
+  /** With Managed, when the authority is changed: how long applications get to load the Secret CELL-client again before the old authority is no longer trusted, in each of two phases. Kubelets bring a changed Secret to Pods within two minutes; raise it, e.g. to 168h, for applications that read theirs only when they start. At least 1m. Of no effect with other modes. Default: 5m. */
+  readonly clientOverlap: string;
 }
 /** How changes that need a restart reach the members. */
 export interface UpdatePolicy {

@@ -120,7 +120,7 @@ const SPEC: CoordinationCellSpec = {
   image: "v1",
   storage: { size: "1Gi", reclaimPolicy: "Delete" },
   topology: { zoneKey: "topology.kubernetes.io/zone", hostSpread: "Required" },
-  tls: { mode: "Managed", leafDuration: "2160h" },
+  tls: { mode: "Managed", leafDuration: "2160h", clientOverlap: "5m" },
   updatePolicy: { mode: "Rolling", minReadySeconds: 10 },
   replacementPolicy: { mode: "AfterLoss", after: "10m", slowDisk: "Report" },
 };

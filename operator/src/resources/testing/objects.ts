@@ -7,7 +7,7 @@ export const CELL_SPEC: CoordinationCellSpec = {
   voters: 3,
   storage: { size: "10Gi", reclaimPolicy: "Retain" },
   topology: { zoneKey: "topology.kubernetes.io/zone", hostSpread: "Required" },
-  tls: { mode: "Managed", leafDuration: "2160h" },
+  tls: { mode: "Managed", leafDuration: "2160h", clientOverlap: "5m" },
   updatePolicy: { mode: "Rolling", minReadySeconds: 10 },
   replacementPolicy: { mode: "AfterLoss", after: "10m", slowDisk: "Report" },
 };
