@@ -133,6 +133,18 @@ describe("certificates that the operator makes", () => {
     assert.ok(setting.secret("a-tls") !== undefined);
   });
 
+  it("are read anew when the spec has changed", async () => {
+    const setting = new Setting();
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    await setting.look();
+    setting.server.store.delete(SECRET, { namespace: setting.cell.metadata.namespace ?? "", name: "a-tls" });
+    assert.equal((await setting.look()).due, undefined);
+    const { metadata } = setting.cell;
+    const changed = { ...setting.cell, metadata: { ...metadata, generation: (metadata.generation ?? 0) + 1 } };
+    assert.equal((await setting.keeper.view(changed, setting.members, setting.answers())).due, "issue");
+  });
+
   it("change their authority in phases, each only when every member has loaded the one before", async () => {
     const setting = new Setting();
     await setting.look();
