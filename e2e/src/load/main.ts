@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { ClientStore } from "./client-store.ts";
+import { fill } from "./fill.ts";
 import { Load } from "./load.ts";
 import { parseProgramOptions, type ProgramOptions } from "./options.ts";
 import type { Timing } from "./pace.ts";
@@ -14,6 +15,7 @@ import { createLoadServer } from "./server.ts";
 
 const RETRY_MS = 500;
 const CONNECT_MS = 5_000;
+const FILL_DEADLINE_MS = 30_000;
 /** A line in the log: what is left when nobody could ask any more. */
 const TELL_MS = 10_000;
 
@@ -55,6 +57,12 @@ async function startLoad(options: ProgramOptions, clients: Client[]): Promise<Lo
     clients.push(client);
     return new ClientStore(client, options);
   };
+  if (options.fill > 0) {
+    const client = await connectAtLast(options);
+    await fill(client, options.fill, FILL_DEADLINE_MS);
+    client.close();
+    console.log(`${String(options.fill)} keys are written`);
+  }
   const stores = { writes: await open(), locks: await open(), watch: await open() };
   const instance = randomBytes(6).toString("hex");
   const load = new Load(stores, { instance, ...options.load }, timing, (violation) =>

@@ -13,6 +13,8 @@ export interface ProgramOptions {
   readonly listenPort: number;
   readonly deadlineMs: number;
   readonly ttlMs: number;
+  /** Keys that are written before the load begins, and never again; see fill.ts. */
+  readonly fill: number;
   readonly load: Omit<LoadOptions, "instance">;
 }
 
@@ -26,6 +28,7 @@ const FLAGS = {
   keys: { type: "string", default: "16" },
   locks: { type: "string", default: "5" },
   lockers: { type: "string", default: "3" },
+  fill: { type: "string", default: "0" },
   "deadline-ms": { type: "string", default: "5000" },
   "ttl-ms": { type: "string", default: "5000" },
   "watch-renew-ms": { type: "string", default: "20000" },
@@ -35,7 +38,7 @@ const FLAGS = {
 export function parseProgramOptions(args: readonly string[]): ProgramOptions {
   const { values } = parseArgs({ args: [...args], options: FLAGS, strict: true });
   const number = (
-    name: Exclude<keyof typeof FLAGS, "endpoints" | "namespace" | "tls" | "listen">,
+    name: Exclude<keyof typeof FLAGS, "endpoints" | "namespace" | "tls" | "listen" | "fill">,
   ): number => {
     const value = Number(values[name]);
     if (!(Number.isFinite(value) && value > 0)) throw new TypeError(`--${name} must be a number above 0`);
@@ -45,6 +48,8 @@ export function parseProgramOptions(args: readonly string[]): ProgramOptions {
   if (endpoints.length === 0) throw new TypeError("--endpoints HOST:PORT,... is needed");
   const [, host, port] = /^(.+):(\d{1,5})$/.exec(values.listen) ?? [];
   if (host === undefined) throw new TypeError("--listen must be HOST:PORT");
+  const fill = Number(values.fill);
+  if (!Number.isSafeInteger(fill) || fill < 0) throw new TypeError("--fill must be a whole number");
   return {
     endpoints,
     namespace: values.namespace,
@@ -53,6 +58,7 @@ export function parseProgramOptions(args: readonly string[]): ProgramOptions {
     listenPort: Number(port),
     deadlineMs: number("deadline-ms"),
     ttlMs: number("ttl-ms"),
+    fill,
     load: {
       writers: number("writers"),
       keysPerWriter: number("keys"),

@@ -15,6 +15,7 @@ import { operatorCrash } from "./operator-crash.ts";
 import { partition } from "./partition.ts";
 import { quorumLoss } from "./quorum-loss.ts";
 import { readme } from "./readme.ts";
+import { replaceLarge } from "./replace-large.ts";
 import { replace } from "./replace.ts";
 import { roll } from "./roll.ts";
 import { twoOperators } from "./two-operators.ts";
@@ -30,6 +31,7 @@ export const SCENARIOS: readonly Scenario[] = [
   roll,
   operatorCrash,
   badInput,
+  replaceLarge,
   killMemberScenario,
   partition,
   loseNode,
