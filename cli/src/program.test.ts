@@ -108,3 +108,24 @@ test("the launcher starts the program on the Node that runs it", () => {
   assert.equal(result.status, EXIT.usage);
   assert.match(result.stderr, /missing required argument/);
 });
+
+test("certificates are named by options, or else by the environment", () => {
+  const env = { LOCKSTEP_CA_CERT: "/tls/ca.crt", LOCKSTEP_CERT: "/tls/tls.crt", LOCKSTEP_KEY: "" };
+  const options = (...args: readonly string[]): Readonly<Record<string, unknown>> => {
+    const program = buildProgram({ ...processTerminal(), env }, () => undefined);
+    program.parseOptions([...args]);
+    return program.opts();
+  };
+  const { caCert, cert, key } = options();
+  assert.deepEqual([caCert, cert, key], ["/tls/ca.crt", "/tls/tls.crt", undefined]);
+  assert.equal(options("--ca-cert=/mine.crt")["caCert"], "/mine.crt");
+});
+
+test("a reader who has enough is no failure", () => {
+  const launcher = fileURLToPath(new URL("../bin/lockstep.mjs", import.meta.url));
+  const script = `"$0" "$1" --help | true; echo "\${PIPESTATUS[0]}"`;
+  const { stdout, stderr } = spawnSync("bash", ["-c", script, process.execPath, launcher], {
+    encoding: "utf8",
+  });
+  assert.deepEqual([stdout, stderr], ["0\n", ""]);
+});

@@ -29,7 +29,8 @@ Exit codes:
         125 the lock could not be asked for, 126 COMMAND cannot be run, 127 COMMAND not found, 128+N ended by signal N
   serve, verify and dump: those of the member's program (docs/cli.md)
 
-Environment: LOCKSTEP_ENDPOINTS, LOCKSTEP_ADMIN_ENDPOINTS, LOCKSTEP_NAMESPACE`;
+Environment: LOCKSTEP_ENDPOINTS, LOCKSTEP_ADMIN_ENDPOINTS, LOCKSTEP_NAMESPACE, LOCKSTEP_CA_CERT, LOCKSTEP_CERT,
+LOCKSTEP_KEY`;
 
 interface Registrar {
   readonly program: Command;
@@ -89,9 +90,21 @@ function addGlobalOptions(program: Command, terminal: Terminal): void {
         .argParser(parseDuration)
         .default(10_000, "10s"),
     )
-    .option("--ca-cert <file>", "trust members whose certificates this CA signed; turns TLS on")
-    .option("--cert <file>", "this client's certificate")
-    .option("--key <file>", "this client's key");
+    .addOption(
+      fileOption(
+        "--ca-cert <file>",
+        "trust members whose certificates this CA signed; turns TLS on (LOCKSTEP_CA_CERT)",
+        env["LOCKSTEP_CA_CERT"],
+      ),
+    )
+    .addOption(fileOption("--cert <file>", "this client's certificate (LOCKSTEP_CERT)", env["LOCKSTEP_CERT"]))
+    .addOption(fileOption("--key <file>", "this client's key (LOCKSTEP_KEY)", env["LOCKSTEP_KEY"]));
+}
+
+/** An empty variable is none, as scripts unset theirs. */
+function fileOption(flags: string, description: string, fromEnvironment: string | undefined): Option {
+  const option = new Option(flags, description);
+  return fromEnvironment === undefined || fromEnvironment === "" ? option : option.default(fromEnvironment);
 }
 
 function rangeFlags(command: Command): Command {

@@ -15,6 +15,11 @@ export interface Terminal {
 }
 
 export function processTerminal(): Terminal {
+  // Whoever reads has enough (`lockstep ... | head`): nothing went wrong, and nothing is left to be done for it.
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code !== "EPIPE") throw error;
+    process.exit(process.exitCode ?? 0);
+  });
   return {
     env: process.env,
     out: (text) => {
