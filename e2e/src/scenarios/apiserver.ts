@@ -18,13 +18,14 @@ const AWAY_MS = 60_000;
 const GAP_MS_MAX = 1_000;
 const CHANGE_MS = 420_000;
 const OPERATOR_DAEMON = "operator-behind-proxy";
+/** A pass of the operator asks about ten times: with more faults hardly one would come to its end. */
 const RATES: FaultRates = {
-  conflict: 0.05,
-  gone: 0.05,
-  throttled: 0.03,
-  broken: 0.05,
+  conflict: 0.02,
+  gone: 0.02,
+  throttled: 0.02,
+  broken: 0.02,
   slow: 0.05,
-  "lost-answer": 0.05,
+  "lost-answer": 0.02,
   "late-events": 0.3,
   silence: 0.3,
 };

@@ -21,7 +21,7 @@ export interface WorkQueueOptions {
   readonly work: (key: string, signal: AbortSignal) => Promise<WorkResult | undefined>;
   /** Keys worked on at once; default 10. */
   readonly concurrency?: number;
-  /** After failures in a row of one key; default 5 ms to 5 min. */
+  /** After failures in a row of one key; default 5 ms to 30 s. */
   readonly backoff?: BackoffLimits;
   /** Every pass takes a token, so that a hot loop stays bounded; absent: none. */
   readonly bucket?: TokenBucket;
@@ -33,7 +33,11 @@ export interface WorkQueueOptions {
 }
 
 const CONCURRENCY = 10;
-const BACKOFF: BackoffLimits = { baseMs: 5, maxMs: 5 * 60_000 };
+/**
+ * An apiserver in trouble fails many passes in a row, and a cell must not wait for long when it is well again. What all
+ * cells ask for together is bounded by the rate of calls.
+ */
+const BACKOFF: BackoffLimits = { baseMs: 5, maxMs: 30_000 };
 const KEYS_MAX = 100_000;
 
 /**
