@@ -30,7 +30,7 @@ export interface CertificateHolder {
 export interface HoldersInput {
   readonly cell: CellIdentity;
   readonly tls: TlsSpec;
-  /** Names of the members that have an object or a place in the configuration. */
+  /** Names of the members that have an object. */
   readonly members: readonly string[];
   readonly operatorNamespace: string;
 }

@@ -92,7 +92,7 @@ export interface WriteInput {
   /** Default: {@link AUTHORITY_DURATION_MS}. */
   readonly authorityDurationMs?: number;
   readonly nowMs: number;
-  /** Owner of a holder's Secret; undefined: it is in another Kubernetes namespace. */
+  /** Owner of a holder's Secret; undefined: it is no member's, and the operator takes it away. */
   readonly ownerOf: (holder: CertificateHolder) => OwnerReference | undefined;
 }
 

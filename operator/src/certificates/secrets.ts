@@ -116,7 +116,7 @@ export interface LeafSecretInput {
   /** Authorities to trust. */
   readonly trust: readonly X509Certificate[];
   readonly nowMs: number;
-  /** undefined: in another Kubernetes namespace than its owner, and taken away by the operator. */
+  /** undefined: no member's, and taken away by the operator. */
   readonly owner: OwnerReference | undefined;
 }
 
@@ -213,12 +213,12 @@ export function problemOfSecret(
   return undefined;
 }
 
-/** cert-manager's order for one holder's Secret. */
+/** cert-manager's order for one holder's Secret. @param owner undefined: no member's, and taken away by the operator */
 export function certManagerCertificate(
   cell: CellIdentity,
   tls: TlsSpec,
   holder: CertificateHolder,
-  owner: OwnerReference,
+  owner: OwnerReference | undefined,
 ): Certificate {
   const { issuerRef } = tls;
   if (issuerRef === undefined) throw new TypeError("tls.issuerRef is missing");
@@ -227,7 +227,7 @@ export function certManagerCertificate(
   return {
     apiVersion: "cert-manager.io/v1",
     kind: "Certificate",
-    metadata: { ...holder.secret, labels, ownerReferences: [owner] },
+    metadata: { ...holder.secret, labels, ...(owner === undefined ? {} : { ownerReferences: [owner] }) },
     spec: {
       secretName: holder.secret.name,
       duration: durationText(lifeMs),

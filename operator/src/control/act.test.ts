@@ -5,13 +5,14 @@ import {
   CELL_NAMESPACE,
   CELL_OPERATION,
   COORDINATION_CELL,
+  NETWORK_POLICY,
   PERSISTENT_VOLUME_CLAIM,
   POD,
   POD_DISRUPTION_BUDGET,
   SERVICE,
   SERVICE_ACCOUNT,
 } from "../api/kinds.ts";
-import type { PersistentVolumeClaim, Pod } from "../api/core.ts";
+import type { PersistentVolumeClaim, Pod, PodDisruptionBudget } from "../api/core.ts";
 import { CELL_FINALIZER, MEMBER_FINALIZER } from "../api/names.ts";
 import type { CellMember, CellOperation, CoordinationCell, CoordinationCellSpec } from "../api/types.ts";
 import { CellAdminError } from "../cell/types.ts";
@@ -26,6 +27,7 @@ import { memberPod } from "../resources/pod.ts";
 import { coordinationCell } from "../resources/testing/objects.ts";
 import { act, NameTaken, OutdatedPlan } from "./act.ts";
 import type { Target } from "./act.ts";
+import { networkPolicy, serviceAccount } from "../resources/shared.ts";
 import { createBuilders } from "./builders.ts";
 
 const KINDS = [
@@ -35,6 +37,7 @@ const KINDS = [
   CELL_NAMESPACE,
   POD,
   PERSISTENT_VOLUME_CLAIM,
+  NETWORK_POLICY,
   POD_DISRUPTION_BUDGET,
   SERVICE,
   SERVICE_ACCOUNT,
@@ -83,7 +86,7 @@ class Setting {
     return this.server.store.create<T>(kind, object, { manager: "test" });
   }
 
-  act(action: Action): Promise<void> {
+  act(action: Action, target: Target = this.target): Promise<void> {
     const refuse = (): Promise<never> =>
       Promise.reject(new CellAdminError("unreachable", "not asked here", "not-applied"));
     const admin: CellAdmin = {
@@ -108,7 +111,7 @@ class Setting {
       advanceCertificates: () => Promise.resolve(),
       wallMs: () => this.runtime.wallMs(),
     };
-    return act(parts, this.target, action);
+    return act(parts, target, action);
   }
 
   get<T extends KubeObject>(kind: ResourceKind<T>, name: string = NAME): T | undefined {
@@ -255,17 +258,147 @@ describe("objects that a cell has once", () => {
     setting.make(POD_DISRUPTION_BUDGET, budget());
     await assert.rejects(setting.act(wanted), (error) => {
       assert.ok(error instanceof NameTaken);
-      assert.match(error.message, /PodDisruptionBudget orders is there already/);
+      assert.match(error.message, /PodDisruptionBudget apps\/orders is there already/);
       return true;
     });
     assert.equal(minAvailable(setting), 7);
   });
 
-  it("wait for those of an earlier cell of the name to be collected", async () => {
+  it("wait for those of an earlier cell of the name to be collected, and not for ever without a word", async () => {
     const setting = new Setting();
     setting.make(POD_DISRUPTION_BUDGET, budget({ name: "orders", uid: "earlier" }));
     await assert.rejects(setting.act(wanted), OutdatedPlan);
+    await setting.runtime.advance(61_000);
+    await assert.rejects(setting.act(wanted), (error) => {
+      assert.ok(error instanceof NameTaken);
+      assert.match(error.message, /apps\/orders is left of an earlier cell .*\(uid earlier\).* delete it/);
+      return true;
+    });
     assert.equal(minAvailable(setting), 7);
+  });
+
+  it("are not taken over from an earlier cell of the name: it may still run", async () => {
+    const setting = new Setting();
+    const { metadata, ...rest } = budget();
+    const labels = { "lockstep.dev/cell": "orders", "lockstep.dev/cell-uid": "earlier" };
+    setting.make(POD_DISRUPTION_BUDGET, { ...rest, metadata: { ...metadata, labels } });
+    await assert.rejects(setting.act(wanted), NameTaken);
+    assert.equal(minAvailable(setting), 7);
+  });
+
+  it("are parted from the cell where an earlier version hung them on it, and members are", async () => {
+    const setting = new Setting();
+    await setting.act(wanted);
+    const { apiVersion, kind, metadata } = setting.target.cell;
+    const owner = { apiVersion, kind, name: "orders", uid: metadata.uid ?? "" };
+    const hang = (of: ResourceKind, name: string): Promise<KubeObject> =>
+      setting.kube.mergePatch(of, { namespace: "apps", name }, { metadata: { ownerReferences: [owner] } });
+    await hang(SERVICE, "orders-peers");
+    await hang(CELL_MEMBER, NAME);
+    const member = setting.get(CELL_MEMBER);
+    assert.ok(member !== undefined);
+    const objects = { ...setting.target.objects, members: [member] };
+    await setting.act(wanted, { ...setting.target, objects });
+    assert.deepEqual(setting.get(SERVICE, "orders-peers")?.metadata.ownerReferences ?? [], []);
+    assert.deepEqual(setting.get(CELL_MEMBER)?.metadata.ownerReferences ?? [], []);
+    assert.deepEqual(setting.get(CELL_MEMBER)?.metadata.finalizers, [MEMBER_FINALIZER]);
+  });
+});
+
+describe("releasing a cell", () => {
+  const release = { kind: "release-cell" } as const;
+  const SHARED = [SERVICE, POD_DISRUPTION_BUDGET, SERVICE_ACCOUNT, NETWORK_POLICY] as readonly ResourceKind[];
+  const left = (setting: Setting): readonly string[] =>
+    SHARED.flatMap((kind) => setting.server.store.list(kind)).map(
+      ({ kind, metadata }) => `${kind} ${metadata.name}`,
+    );
+  const finalizers = (setting: Setting): readonly string[] =>
+    setting.get(COORDINATION_CELL, "orders")?.metadata.finalizers ?? [];
+
+  async function whole(): Promise<Setting> {
+    const setting = new Setting();
+    await setting.act({ kind: "apply-shared", disruptionMinAvailable: 2, admitted: true });
+    // Made while the operator had NetworkPolicies on.
+    setting.make(NETWORK_POLICY, networkPolicy(setting.target.cell, { namespace: "lockstep", labels: {} }));
+    return setting;
+  }
+
+  it("takes away all that the cell has once, and the finalizer last", async () => {
+    const setting = await whole();
+    assert.equal(left(setting).length, 5);
+    await setting.act(release);
+    assert.deepEqual(left(setting), []);
+    const writes = setting.server.calls.filter(({ method }) => method === "DELETE" || method === "PATCH");
+    assert.equal(writes.at(-1)?.plural, "coordinationcells");
+    assert.deepEqual(finalizers(setting), []);
+  });
+
+  it("is made good by the next pass, whichever write was the last before a crash", async () => {
+    for (let last = 1; last <= 5; last += 1) {
+      const setting = await whole();
+      let deletions = 0;
+      setting.server.fault = ({ method }) =>
+        method === "DELETE" && (deletions += 1) > last
+          ? { kind: "status", status: 500, reason: "" }
+          : undefined;
+      if (last < 5) {
+        await assert.rejects(setting.act(release));
+        assert.deepEqual(finalizers(setting), [CELL_FINALIZER], "the next pass must come back to it");
+      }
+      setting.server.fault = undefined;
+      await setting.act(release);
+      assert.deepEqual([left(setting), finalizers(setting)], [[], []]);
+    }
+  });
+
+  it("leaves what is somebody else's under the cell's names", async () => {
+    const setting = new Setting();
+    setting.make(POD_DISRUPTION_BUDGET, budgetOf({}));
+    const younger = { ...setting.target.cell.metadata, uid: "younger" };
+    setting.make(SERVICE_ACCOUNT, serviceAccount({ ...setting.target.cell, metadata: younger }));
+    await setting.act(release);
+    assert.deepEqual(left(setting), ["PodDisruptionBudget orders", "ServiceAccount orders"]);
+  });
+});
+
+function budgetOf(labels: Readonly<Record<string, string>>): PodDisruptionBudget {
+  return {
+    apiVersion: "policy/v1",
+    kind: "PodDisruptionBudget",
+    metadata: { name: "orders", namespace: "apps", labels },
+    spec: { minAvailable: 7, selector: { matchLabels: { app: "orders" } } },
+  };
+}
+
+describe("the pod of a member", () => {
+  it("keeps clear of the others' hosts, but not of that which it shares with its replacement", async () => {
+    const setting = new Setting();
+    const { cell, objects } = setting.target;
+    const [old, pod] = [objects.members[0], objects.pods[0]];
+    assert.ok(old !== undefined && pod !== undefined);
+    const replacement = {
+      ...old,
+      metadata: { ...old.metadata, name: "orders-b" },
+      spec: { ...old.spec, replaces: NAME },
+    };
+    setting.server.store.delete(POD, { namespace: "apps", name: NAME });
+    const hosts = new Map([
+      [NAME, "node-1"],
+      ["orders-b", "node-1"],
+      ["orders-c", "node-2"],
+    ]);
+    const target = { ...setting.target, objects: { ...objects, members: [old, replacement] }, hosts };
+    const action = { kind: "create-pod", member: NAME, mode: { kind: "existing" }, role: "voter" } as const;
+    await setting.act(action, target);
+    const wanted = memberPod({
+      cell,
+      member: old,
+      mode: { kind: "existing" },
+      role: "voter",
+      defaultImage: "lockstep-cell:test",
+      otherNodes: ["node-2"],
+    });
+    assert.deepEqual(setting.get(POD)?.spec.affinity, wanted.spec.affinity);
   });
 });
 

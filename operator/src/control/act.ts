@@ -14,7 +14,9 @@ import type { CellMember, CellOperation, CellOperationObjectStatus, Coordination
 import type { CellAdmin, MemberTarget } from "../cell/types.ts";
 import type { KubeClient, KubeObject, ObjectRef, ResourceKind } from "../kube/types.ts";
 import type { Action, PodMode, PodRole } from "../plan/types.ts";
+import { belongingOf, disown, isOwned } from "./belonging.ts";
 import type { CellObjects } from "./reader.ts";
+import { releaseShared } from "./release.ts";
 
 /** An object with its kind. */
 export interface Built<T extends KubeObject = KubeObject> {
@@ -47,7 +49,7 @@ export interface ActParts {
   readonly admin: CellAdmin;
   readonly builders: Builders;
   readonly advanceCertificates: () => Promise<void>;
-  /** Takes away what of the cell stands outside its own namespace. */
+  /** Takes away the certificates that belong to the cell and to no member of it. */
   readonly releaseCertificates: () => Promise<void>;
   readonly wallMs: () => number;
 }
@@ -78,7 +80,7 @@ export async function act(parts: ActParts, target: Target, action: Action): Prom
   const { cell } = target;
   switch (action.kind) {
     case "apply-shared":
-      return applyShared(parts, cell, action);
+      return applyShared(parts, target, action);
     case "advance-certificates":
       return parts.advanceCertificates();
     case "create-member":
@@ -106,6 +108,8 @@ export async function act(parts: ActParts, target: Target, action: Action): Prom
       await finishRequest(parts, target, action);
       return;
     case "release-cell":
+      // The finalizer comes off last: a crash in between is made good by the next pass.
+      await releaseShared(kube, cell);
       await parts.releaseCertificates();
       await removeFinalizer(kube, COORDINATION_CELL, cell, CELL_FINALIZER);
       return;
@@ -135,30 +139,24 @@ async function changeCell(
   }
 }
 
+/** Earlier versions hung members and shared objects on the cell: the garbage collector must not find them there. */
 async function applyShared(
-  { kube, builders }: ActParts,
-  cell: CoordinationCell,
+  { kube, builders, wallMs }: ActParts,
+  { cell, objects }: Target,
   action: Of<"apply-shared">,
 ): Promise<void> {
+  const { uid } = identityOf(cell);
+  for (const member of objects.members) {
+    if (isOwned(member, uid)) await disown(kube, CELL_MEMBER, member, uid);
+  }
   for (const { kind, object } of builders.shared(cell, action)) {
-    const { name } = object.metadata;
-    const found = await kube.get(kind, refOf(cell, name));
-    if (found !== undefined) assertOurs(found, cell);
+    const found = await kube.get(kind, refOf(cell, object.metadata.name));
+    const belonging = found === undefined ? undefined : belongingOf(found, cell, wallMs());
+    if (belonging?.kind === "going") throw new OutdatedPlan(belonging.message);
+    if (belonging?.kind === "taken") throw new NameTaken(belonging.message);
+    if (found !== undefined) await disown(kube, kind, found, uid);
     await kube.apply(kind, object);
   }
-}
-
-/** Applying takes fields over by force, which is right for objects of the cell only. */
-function assertOurs({ kind, metadata }: KubeObject, cell: CoordinationCell): void {
-  const { uid } = identityOf(cell);
-  const owners = metadata.ownerReferences ?? [];
-  if (metadata.labels?.[LABEL.cellUid] === uid || owners.some((owner) => owner.uid === uid)) return;
-  if (owners.some((owner) => owner.kind === cell.kind && owner.name === cell.metadata.name)) {
-    throw new OutdatedPlan(`The ${kind} ${metadata.name} goes with the cell before this one.`);
-  }
-  throw new NameTaken(
-    `The ${kind} ${metadata.name} is there already and is not this cell's. Delete or rename it, or give the cell another name.`,
-  );
 }
 
 function refOf(cell: CoordinationCell, name: string): ObjectRef {
@@ -179,13 +177,14 @@ async function createPod(parts: ActParts, target: Target, action: Of<"create-pod
 }
 
 /**
- * Hosts of the other members, but for the one that is to be replaced: the surge may share its host. A required pod
- * anti-affinity would be symmetric and forbid that.
+ * Hosts of the other members, but for the one that is to be replaced and the one that replaces it: the surge may share
+ * the host of the other, and either pod may have to be made anew there. A required pod anti-affinity would forbid that.
  */
-function hostsToAvoid({ hosts }: Target, member: CellMember): readonly string[] {
-  const others = [...hosts].filter(
-    ([name]) => name !== member.metadata.name && name !== member.spec.replaces,
-  );
+function hostsToAvoid({ hosts, objects }: Target, member: CellMember): readonly string[] {
+  const { name: own } = member.metadata;
+  const successors = objects.members.filter(({ spec }) => spec.replaces === own);
+  const spared = new Set([own, member.spec.replaces, ...successors.map(({ metadata }) => metadata.name)]);
+  const others = [...hosts].filter(([name]) => !spared.has(name));
   return [...new Set(others.map(([, host]) => host))].sort();
 }
 
@@ -224,24 +223,13 @@ async function releaseMember(kube: KubeClient, target: Target, action: Of<"relea
   if (action.deleteClaim && claim?.metadata.uid !== undefined) {
     await kube.delete(PERSISTENT_VOLUME_CLAIM, refOf(cell, claim.metadata.name), { uid: claim.metadata.uid });
   }
-  if (!action.deleteClaim && claim !== undefined) await disown(kube, claim, action.uid);
+  if (!action.deleteClaim && claim !== undefined) {
+    await disown(kube, PERSISTENT_VOLUME_CLAIM, claim, action.uid);
+  }
   await removeFinalizer(kube, CELL_MEMBER, member, MEMBER_FINALIZER);
 }
 
-/** What is to outlive its owner must not be found by the garbage collector. */
-async function disown(kube: KubeClient, claim: PersistentVolumeClaim, ownerUid: string): Promise<void> {
-  const { name, namespace = "", ownerReferences = [], resourceVersion } = claim.metadata;
-  const others = ownerReferences.filter(({ uid }) => uid !== ownerUid);
-  if (others.length === ownerReferences.length) return;
-  await kube.mergePatch(
-    PERSISTENT_VOLUME_CLAIM,
-    { namespace, name },
-    { metadata: { ownerReferences: others } },
-    resourceVersion === undefined ? {} : { resourceVersion },
-  );
-}
-
-async function removeFinalizer<T extends KubeObject>(
+export async function removeFinalizer<T extends KubeObject>(
   kube: KubeClient,
   kind: ResourceKind<T>,
   object: T,

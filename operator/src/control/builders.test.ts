@@ -57,6 +57,16 @@ describe("shared objects of a cell", () => {
     assert.deepEqual(outdated(objects), ["PodDisruptionBudget/main"]);
   });
 
+  it("are put right when the cell owns them, as those of earlier versions: the garbage collector would take them", () => {
+    const objects = stored(false);
+    const service = objects.get("Service/main-peers");
+    assert.ok(service !== undefined);
+    const owner = { apiVersion: cell.apiVersion, kind: cell.kind, name: "main", uid: "c-1" };
+    const metadata = { ...service.metadata, ownerReferences: [owner] };
+    objects.set("Service/main-peers", { ...service, metadata });
+    assert.deepEqual(outdated(objects), ["Service/main-peers"]);
+  });
+
   it("leave the disruption budget's number to the planner", () => {
     const objects = stored(false);
     const budget = objects.get("PodDisruptionBudget/main") as KubeObject & { spec: object };

@@ -1,4 +1,5 @@
 import { NETWORK_POLICY, POD_DISRUPTION_BUDGET, SERVICE, SERVICE_ACCOUNT } from "../api/kinds.ts";
+import { identityOf } from "../api/labels.ts";
 import { same } from "../api/same.ts";
 import type { CoordinationCell } from "../api/types.ts";
 import type { KubeObject, ObjectRef, ResourceKind } from "../kube/types.ts";
@@ -14,6 +15,7 @@ import {
 } from "../resources/shared.ts";
 import type { OperatorPods } from "../resources/shared.ts";
 import type { Builders, Built } from "./act.ts";
+import { isOwned } from "./belonging.ts";
 
 export interface BuilderSettings {
   /** Image for cells whose spec names none. */
@@ -59,7 +61,7 @@ function pair<T extends KubeObject>(kind: ResourceKind<T>, object: T): Built {
 export type FindShared = (kind: ResourceKind, ref: ObjectRef) => KubeObject | undefined;
 
 /**
- * Shared objects that are missing, or in which something that the operator decides reads otherwise. What others added
+ * Shared objects that are missing, that the cell owns, or in which something that the operator decides reads otherwise. What others added
  * (a cloud's annotations, a default that the apiserver filled in) is theirs. The PodDisruptionBudget's number is the
  * planner's own concern.
  */
@@ -72,11 +74,13 @@ export function outdatedShared(
     disruptionMinAvailable: 0,
     admitted: cell.status?.admitted === true,
   });
+  const { uid } = identityOf(cell);
   return wanted.flatMap(({ kind, object }) => {
     const { name, namespace } = object.metadata;
     const found = find(kind, namespace === undefined ? { name } : { namespace, name });
     const without = kind.kind === POD_DISRUPTION_BUDGET.kind ? withoutMinAvailable(object) : object;
-    return found !== undefined && contains(found, without) ? [] : [`${kind.kind}/${name}`];
+    const isAsWanted = found !== undefined && contains(found, without) && !isOwned(found, uid);
+    return isAsWanted ? [] : [`${kind.kind}/${name}`];
   });
 }
 

@@ -141,7 +141,10 @@ describe("certificates that the operator makes", () => {
     setting.server.store.delete(SECRET, { namespace: setting.cell.metadata.namespace ?? "", name: "a-tls" });
     assert.equal((await setting.look()).due, undefined);
     const { metadata } = setting.cell;
-    const changed = { ...setting.cell, metadata: { ...metadata, generation: (metadata.generation ?? 0) + 1 } };
+    const changed = {
+      ...setting.cell,
+      metadata: { ...metadata, generation: (metadata.generation ?? 0) + 1 },
+    };
     assert.equal((await setting.keeper.view(changed, setting.members, setting.answers())).due, "issue");
   });
 

@@ -1,7 +1,7 @@
 import type { Secret } from "../api/core.ts";
 import { durationMs } from "../api/duration.ts";
 import { CERTIFICATE, SECRET } from "../api/kinds.ts";
-import { identityOf } from "../api/labels.ts";
+import { identityOf, LABEL } from "../api/labels.ts";
 import { authoritySecretName } from "../api/names.ts";
 import type { CellMember, CoordinationCell } from "../api/types.ts";
 import type { AdminCredentials } from "../cell/grpc-admin.ts";
@@ -10,7 +10,7 @@ import type { CertificateHolder } from "../certificates/holders.ts";
 import { rotationInput, secretOfStep } from "../certificates/managed.ts";
 import type { FoundCertificates, RotationOptions } from "../certificates/managed.ts";
 import { planRotation } from "../certificates/rotation.ts";
-import type { RotationInput } from "../certificates/rotation.ts";
+import type { RotationInput, RotationStep } from "../certificates/rotation.ts";
 import {
   certManagerCertificate,
   heldCertificate,
@@ -18,10 +18,14 @@ import {
   readLeaf,
   readTrust,
 } from "../certificates/secrets.ts";
-import type { KubeClient, ObjectRef, OwnerReference } from "../kube/types.ts";
+import { KubeError } from "../kube/types.ts";
+import type { KubeClient, KubeObject, ObjectRef, OwnerReference } from "../kube/types.ts";
 import type { CertificatesView } from "../plan/types.ts";
 import { controlledBy } from "../resources/owner.ts";
 import type { Answers } from "./ask.ts";
+import { belongingOf, disown, isOwned } from "./belonging.ts";
+import type { Belonging } from "./belonging.ts";
+import { deleteIf } from "./release.ts";
 
 /** Certificates of all cells: what is to be said of them, the next step, and the operator's own credentials. */
 export interface CertificateKeeper {
@@ -30,7 +34,7 @@ export interface CertificateKeeper {
   view(cell: CoordinationCell, members: readonly CellMember[], answers: Answers): Promise<CertificatesView>;
   /** Does what the last {@link view} of the cell found due. */
   advance(cell: CoordinationCell): Promise<void>;
-  /** Takes away what stands in the operator's own namespace: owner references do not reach across namespaces. */
+  /** Takes away what no member owns: the authority, the operator's identity and the clients' certificate. */
   release(cell: CoordinationCell): Promise<void>;
   /** Undefined before the first {@link load}, and while there is no Secret. */
   adminCredentials(cellUid: string): AdminCredentials | undefined;
@@ -60,16 +64,43 @@ interface Timed<T> {
 
 interface Foreign {
   readonly problem: string | undefined;
+  /** The name is somebody else's. */
+  readonly isTaken: boolean;
   readonly notAfterMs: number | undefined;
+}
+
+/** A Secret of a name that a holder needs, which is not this cell's: it is never written. */
+interface Strange {
+  readonly holder: CertificateHolder;
+  readonly belonging: Exclude<Belonging, { readonly kind: "ours" }>;
+}
+
+/** What the apiserver holds, without what is not this cell's. */
+interface Found {
+  readonly certificates: FoundCertificates;
+  readonly strange: readonly Strange[];
+  /** Earlier versions hung the clients' Secret on the cell: see `controlledBy`. */
+  readonly owned: readonly Secret[];
+}
+
+interface Facts extends Pick<Found, "strange"> {
+  readonly input: RotationInput;
+  readonly hasOwned: boolean;
+  /** Of all holders, also those of {@link strange}. */
+  readonly names: readonly string[];
+  /** As {@link RotationInput} has them. */
+  readonly holders: readonly CertificateHolder[];
 }
 
 /** What is remembered of one cell: facts, and no key but the operator's own. */
 interface CellMemory {
-  facts: Timed<RotationInput> | undefined;
+  facts: Timed<Facts> | undefined;
   /** Of the spec that the facts were read under: a person who changes it wants to see what comes of it. */
   generation: number | undefined;
   readonly foreign: Map<string, Timed<Foreign>>;
   readonly ordered: Set<string>;
+  /** Certificates of cert-manager, by holder, whose names are somebody else's: looked at again when the time is up. */
+  readonly refused: Map<string, Timed<string>>;
   credentials: Timed<AdminCredentials | undefined> | undefined;
   /** Of the last view: what `advance` is about. */
   last: { readonly members: readonly CellMember[]; readonly answers: Answers } | undefined;
@@ -106,32 +137,38 @@ class SecretKeeper implements CertificateKeeper {
   ): Promise<CertificatesView> {
     const memory = this.#memoryOf(cell);
     memory.last = { members, answers };
-    const holders = this.#holders(cell, namesOf(members, answers));
+    const holders = this.#holders(cell, namesOf(members));
     if (cell.spec.tls.mode !== "Managed") return this.#viewForeign(cell, memory, holders);
-    let input: RotationInput;
+    let facts: Facts;
     try {
-      input = await this.#facts(cell, memory, holders, answers);
+      facts = await this.#facts(cell, memory, holders, answers);
     } catch (error) {
       // The authority's Secret is not as it was written: the message says which, and what a person can do.
       if (!(error instanceof TypeError)) throw error;
       return { kind: "waiting", message: error.message, notAfterMs: undefined, due: undefined };
     }
+    const { input, strange, hasOwned } = facts;
     const { step, due, waiting } = planRotation(input);
-    const isMissing = input.holders.some(({ held }) => held === undefined);
+    const isMissing = strange.length > 0 || input.holders.some(({ held }) => held === undefined);
+    const mayStep = step !== undefined && !isHeld(step, strange);
     return {
       kind: isMissing ? "waiting" : "ready",
-      message: waiting ?? (isMissing ? "The cell's certificates are being issued." : ""),
+      message:
+        strange[0]?.belonging.message ??
+        waiting ??
+        (isMissing ? "The cell's certificates are being issued." : ""),
       notAfterMs: soonest(input.holders.map(({ held }) => held?.notAfterMs)),
       // Only what can be done now is due: what is waited for is said in the message.
-      due: step === undefined ? undefined : (due ?? "issue"),
+      due: hasOwned ? "issue" : mayStep ? (due ?? "issue") : undefined,
+      ...takenOf(strange.find(({ belonging }) => belonging.kind === "taken")?.belonging.message),
     };
   }
 
   async advance(cell: CoordinationCell): Promise<void> {
     const memory = this.#memoryOf(cell);
     if (memory.last === undefined) return;
-    const { members, answers } = memory.last;
-    const holders = this.#holders(cell, namesOf(members, answers));
+    const { members } = memory.last;
+    const holders = this.#holders(cell, namesOf(members));
     switch (cell.spec.tls.mode) {
       case "CertManager":
         return this.#order(cell, memory, holders, members);
@@ -143,15 +180,18 @@ class SecretKeeper implements CertificateKeeper {
   }
 
   async release(cell: CoordinationCell): Promise<void> {
-    const { kube, operatorNamespace } = this.#options;
-    const { uid, namespace } = identityOf(cell);
-    const elsewhere = this.#holders(cell, [])
-      .map(({ secret }) => secret)
-      .filter((ref) => ref.namespace === operatorNamespace && ref.namespace !== namespace);
-    for (const ref of [this.#authorityRef(cell), ...elsewhere]) {
-      const secret = await this.#read(ref);
-      if (secret?.metadata.uid !== undefined) await kube.delete(SECRET, ref, { uid: secret.metadata.uid });
+    const { kube } = this.#options;
+    const { uid } = identityOf(cell);
+    const isOurs = ({ metadata }: KubeObject): boolean => metadata.labels?.[LABEL.cellUid] === uid;
+    const refs = this.#holders(cell, []).map(({ secret }) => secret);
+    if (cell.spec.tls.mode === "CertManager") {
+      // Before the Secrets, which cert-manager would otherwise make anew.
+      for (const ref of refs) await deleteCertificate(kube, ref, isOurs);
     }
+    // With mode Secret they are the user's, and carry no label of ours.
+    for (const ref of refs) await deleteIf(kube, { kind: SECRET, ref }, isOurs);
+    // Named after the uid.
+    await deleteIf(kube, { kind: SECRET, ref: this.#authorityRef(cell) }, () => true);
     this.#cells.delete(uid);
   }
 
@@ -170,16 +210,18 @@ class SecretKeeper implements CertificateKeeper {
     if (answers === undefined) return;
     memory.facts = undefined;
     for (let steps = 0; steps < STEPS_MAX; steps += 1) {
-      const found = await this.#find(cell, holders, answers);
-      const { step } = planRotation(rotationInput(found, rotationOptions(cell, wallMs())));
-      if (step === undefined) return;
+      const { certificates, strange, owned } = await this.#find(cell, holders, answers);
+      for (const secret of owned) await disown(kube, SECRET, secret, identityOf(cell).uid);
+      if (owned.length > 0) continue;
+      const { step } = planRotation(rotationInput(certificates, rotationOptions(cell, wallMs())));
+      if (step === undefined || isHeld(step, strange)) return;
       const secret = await secretOfStep(step, {
         cell: identityOf(cell),
-        found,
+        found: certificates,
         operatorNamespace,
         leafDurationMs: durationMs(cell.spec.tls.leafDuration),
         nowMs: wallMs(),
-        ownerOf: (holder) => ownerOf(cell, holder, members),
+        ownerOf: (holder) => ownerOf(holder, members),
       });
       if (secret.metadata.resourceVersion === undefined) await kube.create(SECRET, secret);
       else await kube.apply(SECRET, secret);
@@ -194,50 +236,62 @@ class SecretKeeper implements CertificateKeeper {
     memory: CellMemory,
     holders: readonly CertificateHolder[],
     answers: Answers,
-  ): Promise<RotationInput> {
+  ): Promise<Facts> {
     const known = memory.facts;
     const isSame =
       this.#isFresh(known) &&
       memory.generation === cell.metadata.generation &&
-      known.value.holders.length === holders.length &&
-      known.value.holders.every(({ name }, index) => name === holders[index]?.name);
+      known.value.names.length === holders.length &&
+      known.value.names.every((name, index) => name === holders[index]?.name);
     const nowMs = this.#options.wallMs();
-    if (!isSame) {
-      const input = rotationInput(await this.#find(cell, holders, answers), rotationOptions(cell, nowMs));
-      memory.generation = cell.metadata.generation;
-      const isWhole =
-        input.authorities !== undefined && input.holders.every(({ held }) => held !== undefined);
-      memory.facts = this.#timed(input, isWhole ? KNOWN_MS : MISSING_MS);
-      return input;
-    }
-    return {
-      ...known.value,
-      nowMs,
-      holders: known.value.holders.map((holder, index) => {
-        const tls = answers.statuses.get(holders[index]?.member ?? "")?.tls;
-        if (holder.loaded === "silent") return holder;
-        const { name, held } = holder;
-        if (tls === undefined) return { name, held, loaded: undefined };
-        const { bundleHash, leafHash, reloadError } = tls;
-        return { name, held, loaded: { bundleHash, leafHash }, reloadError };
-      }),
+    if (isSame) return { ...known.value, input: heardAnew(known.value, answers, nowMs) };
+    const { certificates, strange, owned } = await this.#find(cell, holders, answers);
+    const input = rotationInput(certificates, rotationOptions(cell, nowMs));
+    memory.generation = cell.metadata.generation;
+    const isWhole =
+      strange.length === 0 &&
+      input.authorities !== undefined &&
+      input.holders.every(({ held }) => held !== undefined);
+    const facts: Facts = {
+      input,
+      strange,
+      hasOwned: owned.length > 0,
+      names: holders.map(({ name }) => name),
+      holders: certificates.holders,
     };
+    memory.facts = this.#timed(facts, isWhole ? KNOWN_MS : MISSING_MS);
+    return facts;
   }
 
   async #find(
     cell: CoordinationCell,
     holders: readonly CertificateHolder[],
     answers: Answers,
-  ): Promise<FoundCertificates> {
+  ): Promise<Found> {
     const [authority, ...secrets] = await Promise.all([
       this.#read(this.#authorityRef(cell)),
       ...holders.map(({ secret }) => this.#read(secret)),
     ]);
-    const found = holders.flatMap(({ name }, index): [string, Secret][] => {
+    const { uid } = identityOf(cell);
+    const ours = new Map<string, Secret>();
+    const strange: Strange[] = [];
+    for (const [index, holder] of holders.entries()) {
       const secret = secrets[index];
-      return secret === undefined ? [] : [[name, secret]];
-    });
-    return { authority, holders, secrets: new Map(found), statuses: answers.statuses };
+      if (secret === undefined) continue;
+      const belonging = belongingOf(secret, cell, this.#options.wallMs());
+      if (belonging.kind === "ours") ours.set(holder.name, secret);
+      else strange.push({ holder, belonging });
+    }
+    return {
+      certificates: {
+        authority,
+        holders: holders.filter((holder) => !strange.some((other) => other.holder === holder)),
+        secrets: ours,
+        statuses: answers.statuses,
+      },
+      strange,
+      owned: [...ours.values()].filter((secret) => isOwned(secret, uid)),
+    };
   }
 
   /** Certificates that others make: what is wrong with them, if anything is. */
@@ -247,23 +301,31 @@ class SecretKeeper implements CertificateKeeper {
     holders: readonly CertificateHolder[],
   ): Promise<CertificatesView> {
     const seen: Foreign[] = [];
-    for (const holder of holders) seen.push(await this.#foreign(memory, holder));
-    const problem = seen.find((one) => one.problem !== undefined)?.problem;
-    const isOrdered = holders.every(({ name }) => memory.ordered.has(name));
+    for (const holder of holders) seen.push(await this.#foreign(cell, memory, holder));
+    const isDone = ({ name }: CertificateHolder, index: number): boolean =>
+      memory.ordered.has(name) || seen[index]?.isTaken === true || this.#isFresh(memory.refused.get(name));
+    const taken =
+      seen.find(({ isTaken }) => isTaken)?.problem ??
+      holders.map(({ name }) => memory.refused.get(name)?.value).find((message) => message !== undefined);
+    const problem = taken ?? seen.find((one) => one.problem !== undefined)?.problem;
     return {
       kind: problem === undefined ? "ready" : "waiting",
       message: problem ?? "",
       notAfterMs: soonest(seen.map(({ notAfterMs }) => notAfterMs)),
-      due: cell.spec.tls.mode === "CertManager" && !isOrdered ? "issue" : undefined,
+      due: cell.spec.tls.mode === "CertManager" && !holders.every(isDone) ? "issue" : undefined,
+      ...takenOf(taken),
     };
   }
 
-  async #foreign(memory: CellMemory, holder: CertificateHolder): Promise<Foreign> {
+  async #foreign(cell: CoordinationCell, memory: CellMemory, holder: CertificateHolder): Promise<Foreign> {
     const known = memory.foreign.get(holder.name);
     if (this.#isFresh(known)) return known.value;
     const secret = await this.#read(holder.secret);
+    const nowMs = this.#options.wallMs();
+    const strange = secret === undefined ? undefined : strangeness(cell, secret, nowMs);
     const value: Foreign = {
-      problem: problemOfSecret(secret, holder, this.#options.wallMs()),
+      problem: strange?.message ?? problemOfSecret(secret, holder, nowMs),
+      isTaken: strange !== undefined,
       notAfterMs:
         secret === undefined ? undefined : heldCertificate(secret, holder, readTrust(secret))?.notAfterMs,
     };
@@ -278,11 +340,22 @@ class SecretKeeper implements CertificateKeeper {
     holders: readonly CertificateHolder[],
     members: readonly CellMember[],
   ): Promise<void> {
+    const { kube, wallMs } = this.#options;
+    const { uid } = identityOf(cell);
     for (const holder of holders) {
       if (memory.ordered.has(holder.name)) continue;
-      const owner = ownerOf(cell, holder, members) ?? controlledBy(cell);
-      const object = certManagerCertificate(identityOf(cell), cell.spec.tls, holder, owner);
-      await this.#options.kube.apply(CERTIFICATE, object);
+      // cert-manager would write over it.
+      if ((await this.#foreign(cell, memory, holder)).isTaken) continue;
+      const found = await kube.get(CERTIFICATE, holder.secret);
+      const strange = found === undefined ? undefined : strangeness(cell, found, wallMs());
+      if (strange !== undefined) {
+        memory.refused.set(holder.name, this.#timed(strange.message, MISSING_MS));
+        continue;
+      }
+      if (found !== undefined) await disown(kube, CERTIFICATE, found, uid);
+      const owner = ownerOf(holder, members);
+      await kube.apply(CERTIFICATE, certManagerCertificate(identityOf(cell), cell.spec.tls, holder, owner));
+      memory.refused.delete(holder.name);
       memory.ordered.add(holder.name);
     }
   }
@@ -309,6 +382,7 @@ class SecretKeeper implements CertificateKeeper {
         generation: undefined,
         foreign: new Map(),
         ordered: new Set(),
+        refused: new Map(),
         credentials: undefined,
         last: undefined,
       };
@@ -339,20 +413,68 @@ function credentialsIn(cell: CoordinationCell, secret: Secret): AdminCredentials
   return { cellUid: identityOf(cell).uid, ca, cert: leaf.certificate, key: leaf.key };
 }
 
-function namesOf(members: readonly CellMember[], answers: Answers): readonly string[] {
-  const configured = (answers.configuration?.members ?? []).map(({ name }) => name);
-  return [...new Set([...members.map(({ metadata }) => metadata.name), ...configured])].sort();
+/**
+ * Who has a CellMember. Without one no Pod could use a certificate, and nobody would ever take it away: a member of the
+ * configuration that has none any more is replaced.
+ */
+function namesOf(members: readonly CellMember[]): readonly string[] {
+  return members.map(({ metadata }) => metadata.name).sort();
 }
 
-/** A member's Secret goes with its CellMember, the others with the cell; across namespaces nothing can own. */
-function ownerOf(
+/** A member's Secret goes with its CellMember; the others are taken away by {@link CertificateKeeper.release}. */
+function ownerOf({ member }: CertificateHolder, members: readonly CellMember[]): OwnerReference | undefined {
+  const object = members.find(({ metadata }) => metadata.name === member);
+  return object === undefined ? undefined : controlledBy(object);
+}
+
+/** While a member's Secret is somebody else's, what it trusts is not known: nothing is done that could part it from the rest. */
+function isHeld({ kind }: RotationStep, strange: readonly Strange[]): boolean {
+  const isMembers = strange.some(({ holder }) => holder.member !== undefined);
+  return isMembers && kind !== "write" && kind !== "create-authority";
+}
+
+/** @returns undefined: the object is this cell's, or the user makes such objects */
+function strangeness(
   cell: CoordinationCell,
-  holder: CertificateHolder,
-  members: readonly CellMember[],
-): OwnerReference | undefined {
-  if (holder.secret.namespace !== cell.metadata.namespace) return undefined;
-  const member = members.find(({ metadata }) => metadata.name === holder.member);
-  return controlledBy(member ?? cell);
+  object: KubeObject,
+  nowMs: number,
+): Strange["belonging"] | undefined {
+  if (cell.spec.tls.mode === "Secret") return undefined;
+  const belonging = belongingOf(object, cell, nowMs);
+  return belonging.kind === "ours" ? undefined : belonging;
+}
+
+function takenOf(message: string | undefined): Pick<CertificatesView, "taken"> {
+  return message === undefined ? {} : { taken: message };
+}
+
+/** What was read stays; what members have loaded is as they say now. */
+function heardAnew({ input, holders }: Facts, answers: Answers, nowMs: number): RotationInput {
+  return {
+    ...input,
+    nowMs,
+    holders: input.holders.map((holder, index) => {
+      const tls = answers.statuses.get(holders[index]?.member ?? "")?.tls;
+      if (holder.loaded === "silent") return holder;
+      const { name, held } = holder;
+      if (tls === undefined) return { name, held, loaded: undefined };
+      const { bundleHash, leafHash, reloadError } = tls;
+      return { name, held, loaded: { bundleHash, leafHash }, reloadError };
+    }),
+  };
+}
+
+async function deleteCertificate(
+  kube: KubeClient,
+  ref: ObjectRef,
+  may: (object: KubeObject) => boolean,
+): Promise<void> {
+  try {
+    await deleteIf(kube, { kind: CERTIFICATE, ref }, may);
+  } catch (error) {
+    // Where cert-manager is gone there is no such kind, and nothing of it.
+    if (!(error instanceof KubeError) || error.reason !== "not-found") throw error;
+  }
 }
 
 function soonest(times: readonly (number | undefined)[]): number | undefined {

@@ -39,6 +39,7 @@ import { askCell } from "./ask.ts";
 import { createBuilders, outdatedShared } from "./builders.ts";
 import type { BuilderSettings, FindShared } from "./builders.ts";
 import type { CertificateKeeper } from "./certificate-keeper.ts";
+import { hasLeftovers, obstacleOfLeftovers } from "./leftovers.ts";
 import { targetsOf } from "./observe.ts";
 import { obstaclesOf } from "./obstacles.ts";
 import { cachedReader, liveReader, VolumeMemory } from "./reader.ts";
@@ -288,7 +289,10 @@ export class Controller {
           certificates: (members, answers) => certificates.view(cell, members, answers),
           wantedSpecHash: (of) => podSpecHash(of.spec),
           outdatedObjects: (of) => outdatedShared(settings, of, this.#findShared()),
-          obstacles: (of) => obstaclesOf(of, this.#informers),
+          obstacles: (of) => [
+            ...obstacleOfLeftovers(this.#informers, identityOf(of)),
+            ...obstaclesOf(of, this.#informers),
+          ],
         };
       },
       actParts: (cell) =>
@@ -303,6 +307,7 @@ export class Controller {
       tell: (cell, { type, reason, message }) =>
         events.record(cell, { type, reason, action: "Reconcile", note: message }),
       log: (message, fields) => log("info", message, fields),
+      hasLeftovers: (ref, uid) => hasLeftovers(this.#informers, this.#findShared(), ref, uid),
       forget: (ref) => this.#forget(ref),
     };
   }

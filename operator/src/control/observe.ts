@@ -1,4 +1,5 @@
 import type { Node, PersistentVolumeClaim, Pod } from "../api/core.ts";
+import { CELL_MEMBER } from "../api/kinds.ts";
 import { identityOf, isMemberOf } from "../api/labels.ts";
 import { claimName, PORTS, podName } from "../api/names.ts";
 import type { CellMember, CoordinationCell } from "../api/types.ts";
@@ -6,6 +7,7 @@ import type { CellAdmin, MemberTarget } from "../cell/types.ts";
 import type { CertificatesView, MemberView, NodeView, Observation } from "../plan/types.ts";
 import { askCell } from "./ask.ts";
 import type { Answers } from "./ask.ts";
+import { isOwned } from "./belonging.ts";
 import type { Caches, CellObjects, CellReader } from "./reader.ts";
 import { claimView, hostLabelOf, nodeView, podView } from "./views.ts";
 
@@ -56,21 +58,24 @@ export async function observe(
       ),
     ),
   );
-  const owned = new Set(members.map((member) => claimName(member.metadata.name)));
+  const inUse = new Set(members.map((member) => claimName(member.metadata.name)));
+  const owned = members
+    .filter((member) => isOwned(member, identity.uid))
+    .map(({ metadata }) => metadata.name);
   const observation: Observation = {
     nowMs: parts.wallMs(),
     cell,
     members: views,
     configuration: answers.configuration,
     leader: answers.leader,
-    orphanedClaims: objects.claims.map((claim) => claim.metadata.name).filter((name) => !owned.has(name)),
+    orphanedClaims: objects.claims.map((claim) => claim.metadata.name).filter((name) => !inUse.has(name)),
     nodes: nodes.map((node) => nodeView(node, zoneKey)),
     requests: openRequests(objects),
     tenants: tenantsOf(parts.caches, identity),
     namespaceTerminating: isTerminating(parts.caches, identity.namespace),
     mayRoll: parts.mayRoll,
     certificates: await parts.certificates(members, answers),
-    outdatedObjects: parts.outdatedObjects(cell),
+    outdatedObjects: [...parts.outdatedObjects(cell), ...owned.map((name) => `${CELL_MEMBER.kind}/${name}`)],
     obstacles: parts.obstacles(cell),
     disruptionBudget: objects.budget?.spec.minAvailable,
   };

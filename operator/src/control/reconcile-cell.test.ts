@@ -181,6 +181,7 @@ function partsOf(world: World, kube: KubeClient): CellPassParts {
       }),
     tell: () => undefined,
     log: () => undefined,
+    hasLeftovers: () => false,
     forget: () => undefined,
   };
 }

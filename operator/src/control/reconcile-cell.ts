@@ -12,6 +12,7 @@ import { nameOfAction } from "../plan/types.ts";
 import type { Action, Decision, Observation, PlannedEvent } from "../plan/types.ts";
 import { act, addFinalizer, NameTaken, OutdatedPlan } from "./act.ts";
 import type { ActParts } from "./act.ts";
+import { sweepLeftovers } from "./leftovers.ts";
 import { observe } from "./observe.ts";
 import type { Observed, ObserveParts } from "./observe.ts";
 import type { CellReader } from "./reader.ts";
@@ -32,6 +33,8 @@ export interface CellPassParts {
   readonly actParts: (cell: CoordinationCell) => Promise<ActParts>;
   readonly tell: (cell: CoordinationCell, event: PlannedEvent) => void;
   readonly log: (message: string, fields: Readonly<Record<string, unknown>>) => void;
+  /** Whether something is seen that another cell of the name left. @param uid of the cell; undefined: it is gone */
+  readonly hasLeftovers: (ref: ObjectRef, uid: string | undefined) => boolean;
   /** The cell is gone: forget connections and credentials. */
   readonly forget: (ref: ObjectRef) => void;
 }
@@ -55,8 +58,10 @@ export async function reconcileCell(parts: CellPassParts, ref: ObjectRef): Promi
     parts.rolls.note(keyOf(ref), false);
     parts.refusals.delete(keyOf(ref));
     parts.forget(ref);
+    if (parts.hasLeftovers(ref, undefined)) await sweepLeftovers(parts.kube, ref);
     return { lookAgainMs: undefined };
   }
+  if (parts.hasLeftovers(ref, cached.metadata.uid)) await sweepBeside(parts, ref);
   parts.rolls.note(keyOf(ref), cached.status?.operation?.kind === "Roll");
   const first = await look(parts, cached, parts.cached);
   if (!hasWork(first.observed.observation, first.decision)) {
@@ -66,6 +71,16 @@ export async function reconcileCell(parts: CellPassParts, ref: ObjectRef): Promi
   if (cell === undefined || cell.metadata.uid !== cached.metadata.uid) return { lookAgainMs: AGAIN_MS };
   const second = await look(parts, cell, parts.live);
   return finish(parts, second);
+}
+
+/** What an earlier cell left must not hold up this one. */
+async function sweepBeside(parts: CellPassParts, ref: ObjectRef): Promise<void> {
+  try {
+    await sweepLeftovers(parts.kube, ref);
+  } catch (error) {
+    if (!(error instanceof KubeError)) throw error;
+    parts.log("leftovers stay for now", { cell: keyOf(ref), reason: error.message });
+  }
 }
 
 interface Look {

@@ -240,6 +240,7 @@ function upToDate(facts: Facts): Verdict {
 
 function certificatesValid(facts: Facts): Verdict {
   const { certificates } = facts.o;
+  if (certificates.taken !== undefined) return no("NameTaken", certificates.taken);
   if (certificates.kind === "waiting") return unknown("Waiting", certificates.message);
   const { notAfterMs } = certificates;
   if (notAfterMs === undefined) return yes("Valid", certificates.message);

@@ -44,9 +44,9 @@ export function foundCell(facts: Facts): Outcome | undefined {
     return { waiting: { reason: "WaitingForMembers", message }, lookAgainMs: SICK_LOOK_MS };
   }
   if (o.namespaceTerminating) return { waiting: namespaceGoes() };
-  if (o.orphanedClaims.length > 0) return { stalled: retained(o.orphanedClaims), lookAgainMs: SICK_LOOK_MS };
   const obstacle = o.obstacles[0];
   if (obstacle !== undefined) return { stalled: obstacle, lookAgainMs: SICK_LOOK_MS };
+  if (o.orphanedClaims.length > 0) return { stalled: retained(o.orphanedClaims), lookAgainMs: SICK_LOOK_MS };
   if (o.certificates.kind === "waiting") {
     const waiting = { reason: "WaitingForCertificates", message: o.certificates.message };
     return { waiting, lookAgainMs: SICK_LOOK_MS };

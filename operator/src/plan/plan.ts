@@ -104,6 +104,7 @@ function decide(facts: Facts): Outcome {
 
 const PATIENT_RULES: ReadonlySet<Rule> = new Set([
   growClaims,
+  issueCertificates,
   startShrink,
   startSickRoll,
   startResize,
@@ -181,8 +182,12 @@ function strangeCell(facts: Facts): Outcome | undefined {
 }
 
 function issueCertificates(facts: Facts): Outcome | undefined {
-  if (facts.o.certificates.due !== "issue" || facts.o.namespaceTerminating) return undefined;
-  return { action: { kind: "advance-certificates" }, lookAgainMs: BUSY_LOOK_MS };
+  const { due, taken } = facts.o.certificates;
+  if (facts.o.namespaceTerminating) return undefined;
+  const stalled = taken === undefined ? {} : { stalled: { reason: "NameTaken", message: taken } };
+  if (due === "issue")
+    return { action: { kind: "advance-certificates" }, ...stalled, lookAgainMs: BUSY_LOOK_MS };
+  return taken === undefined ? undefined : { ...stalled, lookAgainMs: SICK_LOOK_MS };
 }
 
 function rotateCertificates(facts: Facts): Outcome | undefined {

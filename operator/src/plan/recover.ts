@@ -29,6 +29,10 @@ function startRecover(facts: Facts): Outcome | undefined {
     const message = `The survivor ${wish.survivor} that spec.recovery names has no CellMember with a volume. Name one of ${facts.members.map(({ name }) => name).join(", ")}.`;
     return { stalled: { reason: "RecoveryImpossible", message }, lookAgainMs: SICK_LOOK_MS };
   }
+  if (survivor.view.claim.terminating) {
+    const message = `The PersistentVolumeClaim of the survivor ${survivor.name} is being deleted: with its Pod, which a recovery stops, all that it holds would go. Name another survivor, or save its state first.`;
+    return { stalled: { reason: "RecoveryImpossible", message }, lookAgainMs: SICK_LOOK_MS };
+  }
   const others = facts.members.filter(({ name, object }) => name !== survivor.name && object !== undefined);
   return begun(
     beginOperation(facts, {
@@ -78,6 +82,9 @@ function goOn(facts: Facts, operation: OperationStatus): Outcome {
   const wish = facts.spec.recovery;
   if (wish?.survivor !== survivor.name || wish.cellId !== oldId) {
     return endOperation(facts, operation, "Cancelled: spec.recovery asks for something else now");
+  }
+  if (survivor.view.claim?.terminating === true && survivor.view.pod !== undefined) {
+    return endOperation(facts, operation, `Aborted: the volume of ${survivor.name} is being deleted`);
   }
   return stopOthers(facts, operation, survivor) ?? recoverSurvivor(facts, operation, survivor);
 }

@@ -111,6 +111,20 @@ void describe("recovery", () => {
     assert.equal(gist(decision), "Recover/stop");
   });
 
+  void it("does not stop a survivor whose volume is being deleted: the last copy would go with its pod", () => {
+    const going = { ...members, c: { is: "voter", claim: { terminating: true } } } as const;
+    const status = { conditions: quorum(2) };
+    const decision = decide({ spec, members: going, blind: true, status });
+    assert.equal(decision.action, undefined);
+    assert.match(conditionOf(decision, "Stalled").message, /survivor c is being deleted/);
+    const begun = {
+      operation: operation({ kind: "Recover", step: "stop", incoming: ["c"], outgoing: ["a", "b"] }),
+    };
+    const later = decide({ spec, members: going, blind: true, status: begun });
+    assert.equal(later.action, undefined);
+    assert.match(later.status.lastOperation?.result ?? "", /^Aborted/);
+  });
+
   void it("means nothing for a cell of another id", () => {
     const stale = { recovery: { survivor: "c", cellId: "id-0" } };
     assert.equal(

@@ -92,7 +92,7 @@ export interface Observation {
   readonly certificates: CertificatesView;
   /** Shared objects (Services, PodDisruptionBudget, ...) that differ from what is wanted, by kind/name. */
   readonly outdatedObjects: readonly string[];
-  /** What the cell's Kubernetes objects lack, found while observing: a Secret or StorageClass that is missing. */
+  /** Why the cell cannot be founded, found while observing: a StorageClass that is missing, members of an earlier cell. */
   readonly obstacles: readonly { readonly reason: string; readonly message: string }[];
   /** minAvailable of the PodDisruptionBudget as it is; undefined: there is none. */
   readonly disruptionBudget: number | undefined;
@@ -105,6 +105,8 @@ export interface CertificatesView {
   readonly message: string;
   /** Soonest end of a certificate in use; undefined: none known. */
   readonly notAfterMs: number | undefined;
+  /** An object of a name that is needed is somebody else's, in a sentence that says what to do. Absent: none is. */
+  readonly taken?: string;
   /** The next step of a rotation, if one is due: see `certificates/`. */
   readonly due: "issue" | "trust-both" | "reissue-leaves" | "trust-new-only" | undefined;
 }

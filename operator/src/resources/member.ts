@@ -2,7 +2,6 @@ import { cellLabels, identityOf, LABEL } from "../api/labels.ts";
 import { MEMBER_FINALIZER } from "../api/names.ts";
 import { API_VERSION } from "../api/types.ts";
 import type { CellMember, CoordinationCell } from "../api/types.ts";
-import { controlledBy } from "./owner.ts";
 
 export interface NewMember {
   /** Never used before in this Kubernetes namespace. */
@@ -15,7 +14,8 @@ export interface NewMember {
 }
 
 /**
- * The object of a member that is to come, with the finalizer that keeps it until the cell has let it go.
+ * The object of a member that is to come, with the finalizer that keeps it until the cell has let it go. Labels say
+ * whose it is; no owner does, see `controlledBy`.
  * @throws TypeError for a cell that did not come from the apiserver
  */
 export function cellMember(cell: CoordinationCell, member: NewMember): CellMember {
@@ -30,7 +30,6 @@ export function cellMember(cell: CoordinationCell, member: NewMember): CellMembe
       namespace: identity.namespace,
       labels: { ...cellLabels(identity, "member"), [LABEL.member]: name },
       finalizers: [MEMBER_FINALIZER],
-      ownerReferences: [controlledBy(cell)],
     },
     spec: {
       cell: identity.name,

@@ -113,6 +113,35 @@ describe("the NetworkPolicy", () => {
   });
 });
 
+describe("what a cell needs to live", () => {
+  it("says by labels whose it is, and hangs on no owner that could be deleted in the foreground", () => {
+    const cell = coordinationCell({ storage: { size: "1Gi", reclaimPolicy: "Delete" } });
+    const operator = { namespace: "lockstep-system", labels: {} };
+    const wanted = { name: "orders-b", zone: undefined, bootstrap: false, replaces: undefined };
+    for (const { kind, metadata } of [
+      clientService(cell, true),
+      peersService(cell),
+      disruptionBudget(cell, 2),
+      serviceAccount(cell),
+      networkPolicy(cell, operator),
+      cellMember(cell, wanted),
+    ]) {
+      assert.ok(!("ownerReferences" in metadata), kind);
+      assert.equal(metadata.labels?.["lockstep.dev/cell-uid"], CELL_UID, kind);
+    }
+    const owners = [pod, memberClaim(cell, memberObject())].map(
+      ({ metadata }) => metadata.ownerReferences?.[0],
+    );
+    assert.deepEqual(
+      owners.map((owner) => [owner?.kind, owner?.controller]),
+      [
+        ["CellMember", true],
+        ["CellMember", true],
+      ],
+    );
+  });
+});
+
 describe("the volume of a member", () => {
   it("outlives its member unless the spec says otherwise", () => {
     assert.equal(memberClaim(coordinationCell(), memberObject()).metadata.ownerReferences, undefined);
@@ -143,7 +172,6 @@ describe("the object of a new member", () => {
       replaces: "orders-a",
     });
     assert.deepEqual(member.metadata.finalizers, ["lockstep.dev/member"]);
-    assert.equal(member.metadata.ownerReferences?.[0]?.uid, CELL_UID);
     assert.deepEqual(member.spec, {
       cell: "orders",
       cellUid: CELL_UID,

@@ -1,4 +1,4 @@
-/** Objects that a cell has once. */
+/** Objects that a cell has once. Labels say whose they are; no owner does, and the operator takes them away at last. */
 import type {
   NetworkPolicy,
   NetworkPolicyPeer,
@@ -17,7 +17,6 @@ import {
 } from "../api/names.ts";
 import type { CoordinationCell } from "../api/types.ts";
 import type { ObjectMeta } from "../kube/types.ts";
-import { controlledBy } from "./owner.ts";
 
 type PortName = keyof typeof PORTS;
 
@@ -140,12 +139,7 @@ function namespaceNamed(name: string): { readonly matchLabels: Readonly<Record<s
 
 function metadataOf(cell: CoordinationCell, name: string, component: string): ObjectMeta {
   const identity = identityOf(cell);
-  return {
-    name,
-    namespace: identity.namespace,
-    labels: cellLabels(identity, component),
-    ownerReferences: [controlledBy(cell)],
-  };
+  return { name, namespace: identity.namespace, labels: cellLabels(identity, component) };
 }
 
 function servicePorts(names: readonly PortName[]): Service["spec"]["ports"] {

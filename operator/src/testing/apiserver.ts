@@ -13,6 +13,8 @@ import { toStamp } from "../plan/time.ts";
 type Json = Readonly<Record<string, unknown>>;
 
 const VERSIONS_KEPT = 40;
+/** Holds an object that was deleted in the foreground until its dependents that ask for it are gone. */
+const FOREGROUND = "foregroundDeletion";
 /** Kinds whose objects end later than they are deleted: a kubelet, or nobody using it any more, must agree. */
 const LINGERING = new Set(["Pod", "PersistentVolumeClaim"]);
 
@@ -30,10 +32,13 @@ export interface Write {
   readonly kind: string;
   readonly before: KubeObject | undefined;
   readonly after: KubeObject | undefined;
+  /** By the garbage collector, because an owner is deleted in the foreground: the owner is still there. */
+  readonly isCascade: boolean;
 }
 
 /**
- * An apiserver in memory: uids, resource versions, generations, preconditions, finalizers, garbage collection by owner.
+ * An apiserver in memory: uids, resource versions, generations, preconditions, finalizers, garbage collection by owner,
+ * in the background and in the foreground.
  * Objects are never changed in place, so what was read stays as it was.
  */
 export class Apiserver {
@@ -44,6 +49,7 @@ export class Apiserver {
   readonly #sorted = new WeakMap<ReadonlyMap<string, KubeObject>, readonly KubeObject[]>();
   #versions: Version[] = [];
   #counter = 100;
+  #isCascade = false;
   readonly #watchers: ((write: Write) => void)[] = [];
 
   constructor(nowMs: () => number) {
@@ -128,7 +134,14 @@ export class Apiserver {
     }
     checkVersion(before, options?.resourceVersion);
     if (before.metadata.deletionTimestamp !== undefined) return;
-    const metadata: ObjectMeta = { ...before.metadata, deletionTimestamp: toStamp(this.nowMs()) };
+    const isForeground = options?.propagation === "Foreground";
+    if (isForeground) this.hasLost = true;
+    const { finalizers = [] } = before.metadata;
+    const metadata: ObjectMeta = {
+      ...before.metadata,
+      deletionTimestamp: toStamp(this.nowMs()),
+      ...(isForeground ? { finalizers: [...finalizers, FOREGROUND] } : {}),
+    };
     this.#store(kind, "delete", before, { ...before, metadata });
   }
 
@@ -140,9 +153,13 @@ export class Apiserver {
     this.#tell({ verb: "gone", kind: kind.kind, before, after: undefined });
   }
 
-  /** Objects whose owners are all gone are deleted. */
+  /**
+   * Objects whose owners are all gone are deleted, and so are those whose owner is deleted in the foreground: at once,
+   * whatever finalizers hold the owner.
+   */
   collectGarbage(kinds: readonly ResourceKind[]): void {
     this.hasLost = false;
+    for (const kind of kinds) this.#cascade(kind, kinds);
     const uids = new Set(
       [...this.#objects.values()].flatMap((objects) =>
         [...objects.values()].map(({ metadata }) => metadata.uid),
@@ -154,6 +171,29 @@ export class Apiserver {
         if (owners.length > 0 && owners.every(({ uid }) => !uids.has(uid)))
           this.delete(kind, object.metadata);
       }
+    }
+  }
+
+  #cascade(kind: ResourceKind, kinds: readonly ResourceKind[]): void {
+    for (const owner of this.list(kind)) {
+      const { deletionTimestamp, finalizers = [], uid } = owner.metadata;
+      if (deletionTimestamp === undefined || !finalizers.includes(FOREGROUND) || uid === undefined) continue;
+      this.#isCascade = true;
+      for (const dependent of kinds) this.#deleteOwned(dependent, uid, kinds);
+      this.#isCascade = false;
+      // Nobody here asks it to wait (blockOwnerDeletion).
+      const others = finalizers.filter((finalizer) => finalizer !== FOREGROUND);
+      this.mergePatch(kind, owner.metadata, { metadata: { finalizers: others } });
+    }
+  }
+
+  #deleteOwned(kind: ResourceKind, ownerUid: string, kinds: readonly ResourceKind[]): void {
+    const owns = (object: KubeObject, uid: string): boolean =>
+      object.metadata.ownerReferences?.some((owner) => owner.uid === uid) === true;
+    for (const object of this.list(kind).filter((one) => owns(one, ownerUid))) {
+      const { uid = "" } = object.metadata;
+      const hasDependents = kinds.some((other) => this.list(other).some((one) => owns(one, uid)));
+      this.delete(kind, object.metadata, { uid, ...(hasDependents ? { propagation: "Foreground" } : {}) });
     }
   }
 
@@ -211,8 +251,8 @@ export class Apiserver {
     );
   }
 
-  #tell(write: Write): void {
-    for (const watcher of this.#watchers) watcher(write);
+  #tell(write: Omit<Write, "isCascade">): void {
+    for (const watcher of this.#watchers) watcher({ ...write, isCascade: this.#isCascade });
   }
 }
 

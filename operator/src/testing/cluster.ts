@@ -1,17 +1,22 @@
 import type { Node, PersistentVolume, PersistentVolumeClaim, Pod } from "../api/core.ts";
 import {
+  CELL_MEMBER,
+  COORDINATION_CELL,
   NODE,
   PERSISTENT_VOLUME,
   PERSISTENT_VOLUME_CLAIM,
   POD,
   POD_DISRUPTION_BUDGET,
+  SERVICE,
+  SERVICE_ACCOUNT,
 } from "../api/kinds.ts";
 import { ANNOTATION, LABEL } from "../api/labels.ts";
-import { CELL_MEMBER } from "../api/kinds.ts";
+import type { ResourceKind } from "../kube/types.ts";
 import { compareQuantities } from "../api/quantity.ts";
 import { toStamp } from "../plan/time.ts";
 import { Apiserver } from "./apiserver.ts";
 import type { Dice } from "./dice.ts";
+import { fits } from "./fits.ts";
 import { RaftCell } from "./raft-cell.ts";
 import type { RaftWorld } from "./raft-cell.ts";
 
@@ -61,6 +66,16 @@ export interface ClusterOptions {
   readonly decided: (cell: RaftCell, before: readonly number[], after: readonly number[]) => void;
 }
 
+/** What the garbage collector looks at. */
+const COLLECTED: readonly ResourceKind[] = [
+  COORDINATION_CELL,
+  CELL_MEMBER,
+  POD,
+  PERSISTENT_VOLUME_CLAIM,
+  SERVICE,
+  SERVICE_ACCOUNT,
+  POD_DISRUPTION_BUDGET,
+];
 const NOT_READY_AFTER_MS = 10_000;
 const EVICT_AFTER_MS = 60_000;
 const START_MS = 1_000;
@@ -114,8 +129,7 @@ export class Cluster {
     }
     this.#stopStrays();
     this.#keepClaims();
-    if (this.api.hasLost)
-      this.api.collectGarbage([POD, PERSISTENT_VOLUME_CLAIM, CELL_MEMBER, POD_DISRUPTION_BUDGET]);
+    if (this.api.hasLost) this.api.collectGarbage(COLLECTED);
     for (const process of this.processes.values()) {
       if (process.state === "joining") this.#join(process);
     }
@@ -243,8 +257,8 @@ export class Cluster {
       claim.spec.volumeName === undefined
         ? undefined
         : this.api.get(PERSISTENT_VOLUME, { name: claim.spec.volumeName });
-    const fits = this.api.list(NODE).filter((node) => this.#fits(node, pod, volume));
-    if (fits.length === 0) {
+    const fitting = this.api.list(NODE).filter((node) => fits(node, pod, volume));
+    if (fitting.length === 0) {
       const message = "0 nodes fit";
       const condition = { type: "PodScheduled", status: "False", reason: "Unschedulable", message } as const;
       this.api.applyStatus(POD, {
@@ -254,29 +268,10 @@ export class Cluster {
       });
       return;
     }
-    const node = this.options.dice.pick(fits);
+    const node = this.options.dice.pick(fitting);
     this.api.mergePatch(POD, pod.metadata, { spec: { nodeName: node.metadata.name } });
     this.#placedMs.set(pod.metadata.uid ?? "", this.nowMs);
     if (volume === undefined) this.#provision(claim, node);
-  }
-
-  #fits(node: Node, pod: Pod, volume: PersistentVolume | undefined): boolean {
-    if (node.spec?.unschedulable === true || node.status?.conditions?.[0]?.status !== "True") return false;
-    const labels = node.metadata.labels ?? {};
-    const wanted = Object.entries(pod.spec.nodeSelector ?? {});
-    if (!wanted.every(([key, value]) => labels[key] === value)) return false;
-    const terms = [
-      ...(pod.spec.affinity?.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ??
-        []),
-      ...(volume?.spec.nodeAffinity?.required?.nodeSelectorTerms ?? []),
-    ];
-    return terms.every((term) =>
-      [...(term.matchExpressions ?? []), ...(term.matchFields ?? [])].every(({ key, operator, values }) => {
-        const value = key === "metadata.name" ? node.metadata.name : labels[key];
-        const isIn = value !== undefined && values.includes(value);
-        return operator === "In" ? isIn : !isIn;
-      }),
-    );
   }
 
   #provision(claim: PersistentVolumeClaim, node: Node): void {

@@ -5,9 +5,12 @@ import {
   PERSISTENT_VOLUME_CLAIM,
   POD,
   POD_DISRUPTION_BUDGET,
+  SERVICE,
+  SERVICE_ACCOUNT,
 } from "../api/kinds.ts";
 import { ANNOTATION, LABEL } from "../api/labels.ts";
 import type { CoordinationCell } from "../api/types.ts";
+import type { ResourceKind } from "../kube/types.ts";
 import { podSpecHash } from "../resources/spec-hash.ts";
 import type { Cluster } from "./cluster.ts";
 import type { RaftCell } from "./raft-cell.ts";
@@ -22,9 +25,10 @@ export function endStateOf(
 }
 
 function leftovers(cluster: Cluster): readonly string[] {
-  return [...cluster.api.list(CELL_MEMBER), ...cluster.api.list(POD)].map(
-    ({ kind, metadata }) => `${kind} ${metadata.name} is left`,
-  );
+  const left = [CELL_MEMBER, POD, SERVICE, SERVICE_ACCOUNT, POD_DISRUPTION_BUDGET] as readonly ResourceKind[];
+  return left
+    .flatMap((kind) => cluster.api.list(kind))
+    .map(({ kind, metadata }) => `${kind} ${metadata.name} is left`);
 }
 
 function wrongs(cluster: Cluster, cell: CoordinationCell): readonly string[] {

@@ -1,12 +1,21 @@
 /** What must hold in every history. A law that is broken is told once, with the time. */
 import type { PersistentVolumeClaim, Pod } from "../api/core.ts";
-import { COORDINATION_CELL, POD_DISRUPTION_BUDGET } from "../api/kinds.ts";
+import { CELL_NAMESPACE, COORDINATION_CELL, POD_DISRUPTION_BUDGET } from "../api/kinds.ts";
 import type { CoordinationCell } from "../api/types.ts";
 import type { KubeObject } from "../kube/types.ts";
 import type { Write } from "./apiserver.ts";
 import type { Cluster } from "./cluster.ts";
 import type { RaftCell } from "./raft-cell.ts";
 
+/** Kinds of the objects without which a cell does not serve. Member Secrets are owned as pods are. */
+const NEEDED: ReadonlySet<string> = new Set([
+  "CellMember",
+  "Pod",
+  "PersistentVolumeClaim",
+  "Service",
+  "ServiceAccount",
+  "PodDisruptionBudget",
+]);
 /** What happened so lately, nobody can be blamed for not knowing. */
 const FORGIVEN_MS = 15_000;
 
@@ -20,6 +29,8 @@ export class Laws {
   /** True while the operator writes: the world does its own deeds through the same apiserver. */
   isOperator = false;
   isPaused = false;
+  /** The cell waits for its tenants, and no pass goes on that began before. */
+  isHeld = false;
 
   constructor(cluster: () => Cluster) {
     this.#cluster = cluster;
@@ -34,9 +45,13 @@ export class Laws {
     const cellId = (write.after as CoordinationCell | undefined)?.status?.cellId;
     if (cellId !== undefined && !this.#known.has(cellId)) this.#judgeFounding(cellId);
     this.#judgeIdentity(write);
+    this.#judgeWaiting(write);
     if (!this.isOperator) return;
-    const isGoing = this.cellObject()?.metadata.deletionTimestamp !== undefined;
-    if (this.isPaused && !isGoing && write.verb !== "status")
+    const cell = this.cellObject();
+    const isGoing = cell === undefined || cell.metadata.deletionTimestamp !== undefined;
+    // The operator writes nothing but finalizers on a cell, and one that is paused needs its own too.
+    const isFinalizer = write.kind === "CoordinationCell" && write.verb === "patch";
+    if (this.isPaused && !isGoing && write.verb !== "status" && !isFinalizer)
       this.break(`${write.verb} ${write.kind} while paused`);
     if (write.kind === "Pod" && write.verb === "delete") this.#judgePodDeletion(write.before as Pod);
     if (write.kind === "PersistentVolumeClaim" && write.verb === "delete") {
@@ -80,6 +95,18 @@ export class Laws {
     const known = founded.findIndex((id) => this.#known.has(id));
     if (known >= 0 && known < founded.length - 1) this.break("a cell is founded when there is one already");
   };
+
+  /** A cell in deletion that somebody still uses keeps all that it needs, whoever would take it. */
+  #judgeWaiting({ verb, kind, before, isCascade }: Write): void {
+    if (verb !== "delete" || !NEEDED.has(kind) || !this.#waitsForTenants()) return;
+    if (!isCascade && !(this.isOperator && this.isHeld)) return;
+    this.break(`the ${kind} ${before?.metadata.name ?? ""} is deleted while tenants use the cell`);
+  }
+
+  #waitsForTenants(): boolean {
+    const isGoing = this.cellObject()?.metadata.deletionTimestamp !== undefined;
+    return isGoing && this.#cluster().api.list(CELL_NAMESPACE).length > 0;
+  }
 
   #judgeIdentity({ verb, kind, after }: Write): void {
     if (verb !== "create" || after === undefined) return;

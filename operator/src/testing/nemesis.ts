@@ -2,6 +2,7 @@
 import type { Pod } from "../api/core.ts";
 import {
   CELL_MEMBER,
+  CELL_NAMESPACE,
   CELL_OPERATION,
   COORDINATION_CELL,
   NODE,
@@ -9,7 +10,7 @@ import {
   POD,
 } from "../api/kinds.ts";
 import { API_VERSION } from "../api/types.ts";
-import type { CellOperation, CellOperationSpec, CoordinationCell } from "../api/types.ts";
+import type { CellNamespace, CellOperation, CellOperationSpec, CoordinationCell } from "../api/types.ts";
 import type { Cluster, Process, SimNode } from "./cluster.ts";
 import type { RaftCell } from "./raft-cell.ts";
 import type { Simulation } from "./simulation.ts";
@@ -17,6 +18,13 @@ import type { Simulation } from "./simulation.ts";
 const CELL = { namespace: "default", name: "cell" };
 const NODES_LOST_MAX = 2;
 const REQUESTS_MAX = 4;
+
+/** As often as they stand here. Foreground: as Argo CD deletes, while a tenant uses the cell. */
+const ENDS = [
+  ...["cell", "cell", "cell", "foreground", "foreground", "namespace"],
+  ...Array.from({ length: 34 }, () => "never"),
+] as readonly ("never" | "cell" | "foreground" | "namespace")[];
+const TENANT = { namespace: "apps", name: "tenant" };
 
 interface Deed {
   readonly name: string;
@@ -31,7 +39,7 @@ export class Nemesis {
   readonly #healings: { readonly atMs: number; readonly heal: () => void }[] = [];
   /** A history in which more is lost than a cell can bear. */
   readonly #overload: "none" | "passing" | "for-good";
-  readonly #ends: "never" | "cell" | "namespace";
+  readonly #ends: "never" | "cell" | "foreground" | "namespace";
   #nodesLost = 0;
   #requests = 0;
   #size = 1;
@@ -44,7 +52,7 @@ export class Nemesis {
     simulation.faultRate = dice.pick([0, 0.01, 0.05]);
     this.#pace = dice.pick([0.04, 0.1, 0.2]);
     this.#overload = dice.chance(0.12) ? "passing" : dice.chance(0.12) ? "for-good" : "none";
-    this.#ends = dice.chance(0.08) ? "cell" : dice.chance(0.03) ? "namespace" : "never";
+    this.#ends = dice.pick(ENDS);
     this.#weights = this.#deeds().map((deed) => [dice.chance(0.3) ? 0 : dice.between(1, 4), deed] as const);
   }
 
@@ -142,7 +150,10 @@ export class Nemesis {
         name: "lose node",
         run: () => {
           if (this.#nodesLost >= NODES_LOST_MAX) return false;
-          const isLost = this.#harmForGood((process) => this.#cluster.loseNode(process.node));
+          const isLost = this.#harmNodeOf(
+            (process) => this.#mayHarm(process) && this.#isWholeWithout(process),
+            (process) => this.#cluster.loseNode(process.node),
+          );
           if (isLost) this.#nodesLost += 1;
           return isLost;
         },
@@ -419,10 +430,22 @@ export class Nemesis {
   }
 
   #harmNode(deed: (node: SimNode) => void): boolean {
-    return this.#harm((process) => {
-      const node = this.#cluster.nodes.get(process.node);
-      if (node !== undefined) deed(node);
-    });
+    return this.#harmNodeOf(
+      (process) => this.#mayHarm(process),
+      (process) => {
+        const node = this.#cluster.nodes.get(process.node);
+        if (node !== undefined) deed(node);
+      },
+    );
+  }
+
+  /** A newcomer may share the host of the member that it replaces: what runs there is harmed together. */
+  #harmNodeOf(may: (process: Process) => boolean, deed: (process: Process) => void): boolean {
+    const all = [...this.#cluster.processes.values()];
+    const fitting = all.filter(({ node }) => all.every((other) => other.node !== node || may(other)));
+    if (fitting.length === 0) return false;
+    deed(this.#simulation.dice.pick(fitting));
+    return true;
   }
 
   #cordon(node: SimNode, on: boolean): void {
@@ -452,6 +475,8 @@ export class Nemesis {
     );
     if (voters.length < 3 || this.#cell()?.status?.admitted !== true) return;
     if (raft.joint || voters.length < raft.configuration.voters.length) return;
+    // A volume that goes as soon as its pod stops saves nothing.
+    if (this.#lasting(raft).size < voters.length) return;
     this.#overloadDone = true;
     this.#done(`quorum lost ${this.#overload}`);
     const lost = voters.slice(0, -1);
@@ -473,15 +498,42 @@ export class Nemesis {
   }
 
   #maybeEnd(): void {
-    const { dice } = this.#simulation;
+    const { dice, laws, isQuiet } = this.#simulation;
     if (this.#ends === "never") return;
-    this.#endAtMs ??= this.#cluster.nowMs + dice.between(5, 190) * 1_000;
-    if (this.#cluster.nowMs < this.#endAtMs || this.#cell()?.metadata.deletionTimestamp !== undefined) return;
-    if (this.#cell() === undefined) return;
+    if (this.#endAtMs === undefined) {
+      this.#endAtMs = this.#cluster.nowMs + dice.between(5, 190) * 1_000;
+      if (this.#ends === "foreground") this.#cluster.api.create(CELL_NAMESPACE, tenant());
+    }
+    const cell = this.#cell();
+    if (this.#cluster.nowMs < this.#endAtMs || cell === undefined) return;
+    if (cell.metadata.deletionTimestamp !== undefined) {
+      if (isQuiet && this.#cluster.api.get(CELL_NAMESPACE, TENANT) !== undefined) laws.isHeld = true;
+      return;
+    }
     this.#done(`delete ${this.#ends}`);
-    this.#cluster.api.delete(COORDINATION_CELL, CELL);
-    if (this.#ends === "cell") return;
+    const { uid = "" } = cell.metadata;
+    this.#cluster.api.delete(COORDINATION_CELL, CELL, {
+      uid,
+      propagation: this.#ends === "foreground" ? "Foreground" : "Background",
+    });
+    if (this.#ends === "foreground") {
+      this.#later([5, 100], () => {
+        this.#done("tenant goes");
+        laws.isHeld = false;
+        this.#cluster.api.delete(CELL_NAMESPACE, TENANT);
+      });
+    }
+    if (this.#ends !== "namespace") return;
     for (const { metadata } of this.#cluster.api.list(CELL_MEMBER))
       this.#cluster.api.delete(CELL_MEMBER, metadata);
   }
+}
+
+function tenant(): CellNamespace {
+  return {
+    apiVersion: API_VERSION,
+    kind: CELL_NAMESPACE.kind,
+    metadata: TENANT,
+    spec: { cellRef: { namespace: CELL.namespace, name: CELL.name }, deletionPolicy: "Retain" },
+  };
 }

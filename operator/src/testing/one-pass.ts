@@ -14,9 +14,10 @@ import {
 import { CELL_FINALIZER } from "../api/names.ts";
 import type { CoordinationCellSpec } from "../api/types.ts";
 import { act, addFinalizer } from "../control/act.ts";
-import type { ActParts } from "../control/act.ts";
+import type { ActParts, Builders } from "../control/act.ts";
 import { createBuilders, outdatedShared } from "../control/builders.ts";
 import type { BuilderSettings } from "../control/builders.ts";
+import { hasLeftovers } from "../control/leftovers.ts";
 import { observe } from "../control/observe.ts";
 import type { ObserveParts } from "../control/observe.ts";
 import type { Caches } from "../control/reader.ts";
@@ -51,15 +52,18 @@ export function startOperator(cluster: Cluster, gate: Gate): OperatorProcess {
     actParts: () => Promise.resolve(ports.actParts),
     tell: () => undefined,
     log: () => undefined,
+    hasLeftovers: (ref, uid) =>
+      hasLeftovers(ports.caches, (kind, its) => cluster.api.get(kind, its), ref, uid),
     forget: () => undefined,
   };
   return { pass: (ref) => reconcileCell(parts, ref) };
 }
 
-/** What a planted bug changes: what is seen, or what is decided on it. */
+/** What a planted bug changes: what is seen, what is decided on it, or what is made then. */
 export interface Bug {
   readonly see?: (observation: Observation) => Observation;
   readonly decide?: (decision: Decision, observation: Observation) => Decision;
+  readonly build?: (builders: Builders) => Builders;
 }
 
 /** The shortest loop there can be, with a planner that is wrong in one way. */
@@ -84,7 +88,12 @@ export function startBuggyOperator(bug: Bug): (cluster: Cluster, gate: Gate) => 
         await kube.applyStatus(COORDINATION_CELL, { ...cell, metadata, status: decision.status });
         if (decision.action === undefined) return { lookAgainMs: decision.lookAgainMs };
         const { leaderTarget } = answers;
-        await act(actParts, { cell, objects, leaderTarget, hosts: hostsOf(observation) }, decision.action);
+        const builders = bug.build?.(actParts.builders) ?? actParts.builders;
+        await act(
+          { ...actParts, builders },
+          { cell, objects, leaderTarget, hosts: hostsOf(observation) },
+          decision.action,
+        );
         return { lookAgainMs: 200 };
       },
     };

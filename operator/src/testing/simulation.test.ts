@@ -28,9 +28,8 @@ const MUST_HAPPEN = [
     (deed) => `deed ${deed}`,
   ),
   ...["voters", "image", "bad image", "storage"].map((what) => `deed edit ${what}`),
-  ...["pause", "delete CellMember", "delete claim", "status lost", "recovery", "delete cell"].map(
-    (deed) => `deed ${deed}`,
-  ),
+  ...["pause", "delete CellMember", "delete claim", "status lost", "recovery"].map((deed) => `deed ${deed}`),
+  ...["delete cell", "delete foreground", "tenant goes"].map((deed) => `deed ${deed}`),
   ...["Replace", "TransferLeadership", "Restart", "Drain"].map((wish) => `deed wish ${wish}`),
   ...["Create", "Grow", "Shrink", "Replace", "Roll", "Transfer", "Recover"].map(
     (kind) => `operation ${kind}`,
@@ -173,6 +172,28 @@ const BUGS: readonly (Bug & { readonly name: string; readonly law: RegExp })[] =
     name: "does not hear of the pause",
     law: /while paused/,
     see: (o) => ({ ...o, cell: { ...o.cell, spec: { ...o.cell.spec, paused: false } } }),
+  },
+  {
+    name: "hangs members on their cell by owner reference",
+    law: /deleted while tenants use the cell/,
+    see: (o) => ({
+      ...o,
+      outdatedObjects: o.outdatedObjects.filter((name) => !name.startsWith("CellMember/")),
+    }),
+    build: (builders) => ({
+      ...builders,
+      member: (cell, action) => {
+        const { apiVersion, kind, metadata } = cell;
+        const owner = { apiVersion, kind, name: metadata.name, uid: metadata.uid ?? "", controller: true };
+        const member = builders.member(cell, action);
+        return { ...member, metadata: { ...member.metadata, ownerReferences: [owner] } };
+      },
+    }),
+  },
+  {
+    name: "does not wait for tenants",
+    law: /deleted while tenants use the cell/,
+    see: (o) => ({ ...o, tenants: [] }),
   },
   {
     name: "never ends an operation",
