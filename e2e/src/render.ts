@@ -149,6 +149,8 @@ export function renderKubelet(inputs: KubeletInputs): string {
     // Leases are renewed at a quarter of it: five missed renewals make a node NotReady (grace period 20 s).
     nodeLeaseDurationSeconds: 16,
     nodeStatusUpdateFrequency: "4s",
+    // How soon a changed Secret is in its Pods; one minute elsewhere.
+    syncFrequency: "10s",
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
     // Images are imported, never pulled: what the kubelet removed it could not get again.
     imageGCHighThresholdPercent: 100,
