@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { Secret } from "../api/core.ts";
+import type { Certificate, Secret } from "../api/core.ts";
 import { CERTIFICATE, SECRET } from "../api/kinds.ts";
 import { authoritySecretName } from "../api/names.ts";
 import type { CellMember, CoordinationCell } from "../api/types.ts";
@@ -17,6 +17,10 @@ import type { CertificateKeeper } from "./certificate-keeper.ts";
 
 const OPERATOR_NAMESPACE = "lockstep-system";
 const MINUTES_10_MS = 10 * 60_000;
+const CERT_MANAGER: Partial<CoordinationCell["spec"]["tls"]> = {
+  mode: "CertManager",
+  issuerRef: { name: "issuer", kind: "Issuer", group: "cert-manager.io" },
+};
 
 function memberOf(cell: CoordinationCell, name: string): CellMember {
   const { namespace = "", uid = "" } = cell.metadata;
@@ -35,10 +39,12 @@ class Setting {
   readonly cell: CoordinationCell;
   readonly members: readonly CellMember[];
 
-  constructor(tls: Partial<CoordinationCell["spec"]["tls"]> = {}) {
+  constructor(
+    tls: Partial<CoordinationCell["spec"]["tls"]> = {},
+    kinds: readonly ResourceKind[] = [SECRET, CERTIFICATE] as unknown as readonly ResourceKind[],
+  ) {
     const { runtime } = this;
-    const kinds = [{ kind: SECRET }, { kind: CERTIFICATE }] as unknown as { kind: ResourceKind }[];
-    this.server = new FakeApiServer({ runtime, kinds });
+    this.server = new FakeApiServer({ runtime, kinds: kinds.map((kind) => ({ kind })) });
     const rest = new Rest({ transport: fakeTransport(this.server), runtime });
     const base = coordinationCell();
     this.cell = { ...base, spec: { ...base.spec, tls: { ...base.spec.tls, ...tls } } };
@@ -207,6 +213,168 @@ describe("certificates that the operator makes", () => {
   });
 });
 
+describe("a Secret of a name that the cell needs", () => {
+  const client = (setting: Setting): string => `${setting.cell.metadata.name}-client`;
+  const make = (setting: Setting, name: string, labels: Readonly<Record<string, string>> = {}): Secret =>
+    setting.server.store.create<Secret>(
+      SECRET,
+      {
+        apiVersion: "v1",
+        kind: "Secret",
+        metadata: { name, namespace: setting.cell.metadata.namespace ?? "", labels },
+        data: { password: "c2VjcmV0" },
+      },
+      { manager: "person" },
+    );
+
+  it("which is somebody else's is never written, is named, and holds up no other", async () => {
+    const setting = new Setting();
+    const made = make(setting, client(setting));
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    const view = await setting.look();
+    assert.deepEqual(setting.secret(client(setting)), made);
+    assert.deepEqual([view.kind, view.due], ["waiting", undefined]);
+    assert.match(view.taken ?? "", /^The Secret apps\/orders-client is there already .* Delete or rename it/);
+    assert.ok(setting.secret("a-tls") !== undefined && setting.secret("b-tls") !== undefined);
+    assert.ok(setting.keeper.adminCredentials(setting.uid) !== undefined);
+
+    setting.server.store.delete(SECRET, made.metadata);
+    await setting.runtime.advance(10_000);
+    assert.equal((await setting.look()).due, "issue");
+    await setting.keeper.advance(setting.cell);
+    assert.deepEqual([(await setting.look()).taken, (await setting.look()).kind], [undefined, "ready"]);
+  });
+
+  it("which took the place of a member's is not written, and no rotation goes on over it", async () => {
+    const setting = new Setting();
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    const answers = setting.answers();
+    setting.server.store.delete(SECRET, setting.secret("a-tls")?.metadata ?? { name: "" });
+    const made = make(setting, "a-tls");
+    const ref = { namespace: OPERATOR_NAMESPACE, name: authoritySecretName(setting.uid) };
+    const patch = { metadata: { annotations: { [ROTATE_ANNOTATION]: "true" } } };
+    setting.server.store.patch(SECRET, ref, patch, { manager: "person" });
+    for (let turn = 0; turn < 5; turn += 1) {
+      await setting.runtime.advance(MINUTES_10_MS);
+      const view = await setting.look(answers);
+      assert.match(view.taken ?? "", /Secret apps\/a-tls/);
+      if (view.due !== undefined) await setting.keeper.advance(setting.cell);
+    }
+    assert.deepEqual(setting.secret("a-tls"), made);
+    assert.equal(setting.phase(), "steady", "nobody knows what the member trusts");
+  });
+
+  it("which an earlier cell of the name left is told as that", async () => {
+    const setting = new Setting();
+    const labels = { "lockstep.dev/cell": setting.cell.metadata.name, "lockstep.dev/cell-uid": "earlier" };
+    const made = make(setting, client(setting), labels);
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    assert.match((await setting.look()).taken ?? "", /left of an earlier cell of this name \(uid earlier\)/);
+    assert.deepEqual(setting.secret(client(setting)), made);
+  });
+
+  it("is not written over by cert-manager either", async () => {
+    const setting = new Setting(CERT_MANAGER);
+    make(setting, client(setting));
+    const order = { namespace: setting.cell.metadata.namespace ?? "", name: "a-tls" };
+    const foreign = { apiVersion: "cert-manager.io/v1", kind: "Certificate", metadata: order, spec: {} };
+    setting.server.store.create(CERTIFICATE, foreign as unknown as Certificate, { manager: "person" });
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    const orders = setting.server.store.list<Certificate>(CERTIFICATE).map(({ metadata }) => metadata.name);
+    assert.deepEqual([...orders].sort(), ["a-tls", "b-tls", "orders-operator"]);
+    assert.deepEqual(setting.server.store.get<Certificate>(CERTIFICATE, order)?.spec, {});
+    const view = await setting.look();
+    assert.deepEqual([view.kind, view.due], ["waiting", undefined]);
+    assert.match(view.taken ?? "", /apps\/(orders-client|a-tls)/);
+    await setting.runtime.advance(10_000);
+    assert.equal((await setting.look()).due, "issue", "it is looked at again");
+  });
+
+  it("which an earlier version hung on the cell is parted from it", async () => {
+    const setting = new Setting();
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    const before = setting.secret(client(setting));
+    assert.ok(before !== undefined && !("ownerReferences" in before.metadata));
+    const { apiVersion, kind } = setting.cell;
+    const owner = { apiVersion, kind, name: setting.cell.metadata.name, uid: setting.uid };
+    const patch = { metadata: { ownerReferences: [owner] } };
+    setting.server.store.patch(SECRET, before.metadata, patch, { manager: "earlier" });
+    await setting.runtime.advance(MINUTES_10_MS);
+    assert.equal((await setting.look()).due, "issue");
+    await setting.keeper.advance(setting.cell);
+    assert.deepEqual(setting.secret(client(setting))?.metadata.ownerReferences ?? [], []);
+    assert.deepEqual(setting.secret(client(setting))?.data, before.data);
+    assert.equal((await setting.look()).due, undefined);
+  });
+
+  it("is the authority's, restored from a backup without its labels: it is used", async () => {
+    const setting = new Setting();
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    const authority = setting.authority();
+    assert.ok(authority !== undefined);
+    setting.server.store.delete(SECRET, authority.metadata);
+    const { name, namespace = "" } = authority.metadata;
+    setting.server.store.create(
+      SECRET,
+      { ...authority, metadata: { name, namespace } },
+      { manager: "velero" },
+    );
+    await setting.runtime.advance(MINUTES_10_MS);
+    const view = await setting.look();
+    assert.deepEqual([view.kind, view.due, view.taken], ["ready", undefined, undefined]);
+  });
+});
+
+describe("certificates of a cell that goes", () => {
+  it("go with it, and what is somebody else's stays", async () => {
+    const setting = new Setting();
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    const client = setting.secret("orders-client");
+    assert.ok(client !== undefined);
+    await setting.keeper.release(setting.cell);
+    assert.equal(setting.secret("orders-client"), undefined);
+    const { name, namespace = "" } = client.metadata;
+    setting.server.store.create(SECRET, { ...client, metadata: { name, namespace } }, { manager: "person" });
+    await setting.keeper.release(setting.cell);
+    assert.ok(setting.secret("orders-client") !== undefined);
+  });
+
+  it("are cert-manager's orders first, also where cert-manager is gone", async () => {
+    const setting = new Setting(CERT_MANAGER);
+    await setting.look();
+    await setting.keeper.advance(setting.cell);
+    await setting.keeper.release(setting.cell);
+    const orders = setting.server.store.list<Certificate>(CERTIFICATE);
+    assert.deepEqual(
+      orders.map(({ metadata }) => [metadata.name, metadata.ownerReferences?.[0]?.kind]),
+      [
+        ["a-tls", "CellMember"],
+        ["b-tls", "CellMember"],
+      ],
+      "a member's go with the member",
+    );
+    const without = new Setting(CERT_MANAGER, [SECRET as unknown as ResourceKind]);
+    await without.keeper.release(without.cell);
+  });
+
+  it("stay when the user makes them", async () => {
+    const setting = new Setting({ mode: "Secret", operatorSecretName: "op" });
+    const metadata = { name: "op", namespace: setting.cell.metadata.namespace ?? "" };
+    const own: Secret = { apiVersion: "v1", kind: "Secret", metadata, data: {} };
+    setting.server.store.create(SECRET, own, { manager: "person" });
+    assert.equal((await setting.look()).taken, undefined);
+    await setting.keeper.release(setting.cell);
+    assert.ok(setting.secret("op") !== undefined);
+  });
+});
+
 describe("certificates that others make", () => {
   it("are named one by one while they are missing", async () => {
     const setting = new Setting({ mode: "Secret" });
@@ -217,10 +385,7 @@ describe("certificates that others make", () => {
   });
 
   it("are ordered from cert-manager once, with their identities", async () => {
-    const setting = new Setting({
-      mode: "CertManager",
-      issuerRef: { name: "issuer", kind: "Issuer", group: "cert-manager.io" },
-    });
+    const setting = new Setting(CERT_MANAGER);
     assert.equal((await setting.look()).due, "issue");
     await setting.keeper.advance(setting.cell);
     const orders = setting.server.store.list(CERTIFICATE);

@@ -197,18 +197,57 @@ describe("the controller", () => {
     await setting.stop();
   });
 
-  it("lets a cell go again, with everything in the operator's namespace", async () => {
+  const MADE = [
+    kinds.CELL_MEMBER,
+    kinds.SERVICE,
+    kinds.SERVICE_ACCOUNT,
+    kinds.POD_DISRUPTION_BUDGET,
+    kinds.SECRET,
+  ] as unknown as readonly ResourceKind[];
+  /** Here is no garbage collector: what a member owns stays. */
+  const leftOf = (setting: Setting): readonly string[] =>
+    MADE.flatMap((kind) => setting.list(kind))
+      .filter(({ metadata }) => metadata.ownerReferences === undefined)
+      .map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+
+  it("hangs nothing on a cell by owner reference, and lets the cell go with all that it made", async () => {
     const setting = new Setting();
     setting.create(CELL, kinds.COORDINATION_CELL);
     await setting.start();
     await setting.until("the first voter's pod", () => setting.list(kinds.POD).length === 1);
+    const owners = (Object.values(kinds) as unknown as readonly ResourceKind[])
+      .flatMap((kind) => setting.list(kind))
+      .flatMap(({ metadata }) => metadata.ownerReferences ?? []);
+    assert.deepEqual([...new Set(owners.map(({ kind }) => kind))], ["CellMember"]);
+    const late = setting.list(kinds.SERVICE)[0];
+    assert.ok(late !== undefined);
     setting.server.store.delete(kinds.COORDINATION_CELL, { namespace: "infra", name: "main" });
     await setting.until("it is gone", () => setting.cell() === undefined);
+    assert.deepEqual(leftOf(setting), []);
+
+    // As from an operator whose request was under way all that time.
+    setting.create(late, kinds.SERVICE);
+    await setting.until("it is swept up", () => leftOf(setting).length === 0);
+    await setting.stop();
+  });
+
+  it("does not write over a Secret of an application that has a name of the cell's, and says so", async () => {
+    const setting = new Setting();
+    const metadata = { name: "main-client", namespace: "infra" };
+    setting.create({ ...object(kinds.SECRET, "main-client"), metadata }, kinds.SECRET);
+    const found = (): Secret | undefined => setting.server.store.get(kinds.SECRET, metadata);
+    const before = found();
+    setting.create(CELL, kinds.COORDINATION_CELL);
+    await setting.start();
+    const stalled = (): string =>
+      setting.cell()?.status?.conditions?.find(({ type, status }) => type === "Stalled" && status === "True")
+        ?.message ?? "";
+    await setting.until("it is stalled", () => stalled() !== "");
+    assert.match(stalled(), /The Secret infra\/main-client is there already .* Delete or rename it/);
+    assert.deepEqual(found(), before);
     assert.equal(setting.list(kinds.CELL_MEMBER).length, 0);
-    const left = setting
-      .list<Secret>(kinds.SECRET)
-      .filter(({ metadata }) => metadata.namespace === "lockstep-system");
-    assert.deepEqual(left, []);
+    setting.server.store.delete(kinds.SECRET, metadata);
+    await setting.until("the first voter's pod", () => setting.list(kinds.POD).length === 1);
     await setting.stop();
   });
 

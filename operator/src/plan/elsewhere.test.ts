@@ -335,4 +335,32 @@ void describe("certificates in use", () => {
     assert.equal(valid(23 * 3_600_000).reason, "ExpiresSoon");
     assert.equal(valid(-1).reason, "Expired");
   });
+
+  const taken = "The Secret apps/cell-client is there already and is not this cell's. Delete or rename it.";
+  const certificates = {
+    kind: "waiting",
+    message: taken,
+    notAfterMs: undefined,
+    due: undefined,
+    taken,
+  } as const;
+
+  void it("whose Secret is somebody else's are told to a person, and hold up nothing else", () => {
+    const members = { ...HEALTHY, b: { is: "voter", pod: "missing", answers: false } } as const;
+    const decision = decide({ members, over: { certificates } });
+    assert.equal(decision.action?.kind, "create-pod");
+    const stalled = condition(decision, "Stalled");
+    assert.deepEqual([stalled.status, stalled.reason, stalled.message], ["True", "NameTaken", taken]);
+    const valid = condition(decision, "CertificatesValid");
+    assert.deepEqual([valid.status, valid.reason], ["False", "NameTaken"]);
+    const due = decide({ members, over: { certificates: { ...certificates, due: "issue" } } });
+    assert.equal(due.action?.kind, "advance-certificates");
+    assert.equal(condition(due, "Stalled").reason, "NameTaken");
+  });
+
+  void it("whose Secret is somebody else's let no cell be founded", () => {
+    const decision = decide({ over: { certificates } });
+    assert.equal(decision.action, undefined);
+    assert.equal(condition(decision, "Stalled").message, taken);
+  });
 });
