@@ -172,6 +172,8 @@ export class GrpcCellAdmin implements CellAdmin {
     }
     const channel = new admin.AdminClient(target.address, channelCredentials(given, target), {
       "grpc.max_receive_message_length": MESSAGE_BYTES_MAX,
+      // TLS knows no server by an address. Who it must be is checked below, whatever it is called here.
+      "grpc.ssl_target_name_override": target.memberName,
       // Pods come and go: an address is dialled anew soon, and nothing is shared with other channels.
       "grpc.use_local_subchannel_pool": 1,
       "grpc.initial_reconnect_backoff_ms": 100,

@@ -33,6 +33,8 @@ const { values } = parseArgs({
     kubeconfig: { type: "string" },
     /** The operator's TypeScript instead of what its image holds. */
     source: { type: "boolean", default: false },
+    /** Instead of those of the Dockerfile, with spaces between them. */
+    "node-arguments": { type: "string" },
     /** Keeps the operator's log and program. */
     keep: { type: "boolean", default: false },
   },
@@ -59,6 +61,7 @@ const world = new World({
 });
 const operator = new OperatorProcess({
   ...{ api, namespace: NAMESPACE, folder, fromSource: values.source },
+  nodeArguments: values["node-arguments"]?.split(" "),
   opsHost: `127.${String(loopback)}.0.1`,
 });
 

@@ -14,6 +14,8 @@ export interface OperatorOptions {
   readonly fromSource: boolean;
   /** Host for probes and metrics, which nobody else listens at. */
   readonly opsHost: string;
+  /** Instead of those that its image starts it with. */
+  readonly nodeArguments?: readonly string[] | undefined;
 }
 
 export interface Usage {
@@ -25,8 +27,7 @@ export interface Usage {
 }
 
 const OPS_PORT = 8081;
-/** As the operator's image starts it. */
-const NODE_ARGUMENTS = ["--max-semi-space-size=16"];
+const ROOT = join(import.meta.dirname, "../../../..");
 /** Linux tells processor time to programs in hundredths of a second, whatever it counts in. */
 const TICKS_PER_SECOND = 100;
 const STOP_MS_MAX = 25_000;
@@ -39,7 +40,9 @@ export class OperatorProcess {
   readonly logFile: string;
 
   constructor(options: OperatorOptions) {
-    const { api, namespace, folder, opsHost } = options;
+    const { api, namespace, folder, opsHost, nodeArguments } = options;
+    const image = imageSettings();
+    const { NODE_OPTIONS } = process.env;
     mkdirSync(folder, { recursive: true });
     for (const [file, text] of Object.entries({ "ca.crt": api.ca, token: api.token, namespace })) {
       writeFileSync(join(folder, file), text);
@@ -49,7 +52,7 @@ export class OperatorProcess {
     this.#child = spawn(
       process.execPath,
       [
-        ...NODE_ARGUMENTS,
+        ...(nodeArguments ?? image.nodeArguments),
         ...["--import", preload(folder)],
         options.fromSource ? join(import.meta.dirname, "../../main.ts") : build(join(folder, "app")),
         ...[`--ops=${opsHost}:${String(OPS_PORT)}`, "--default-cell-image=lockstep-cell:fleet"],
@@ -57,6 +60,8 @@ export class OperatorProcess {
       {
         stdio: ["ignore", "pipe", "pipe"],
         env: {
+          ...image.environment,
+          ...(NODE_OPTIONS === undefined ? {} : { NODE_OPTIONS }),
           PATH: process.env["PATH"],
           NODE_ENV: "production",
           KUBERNETES_SERVICE_HOST: api.host,
@@ -112,6 +117,26 @@ export class OperatorProcess {
   }
 }
 
+/** How the operator's image starts it. */
+interface ImageSettings {
+  readonly nodeArguments: readonly string[];
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+/** @throws Error when the Dockerfile does not tell it any more as it did */
+function imageSettings(): ImageSettings {
+  const text = readFileSync(join(ROOT, "Dockerfile"), "utf8");
+  const stage = text.split(/^FROM /m).find((each) => /^\S+ AS operator$/m.test(each)) ?? "";
+  const [, entry] = /^ENTRYPOINT (\[.*\])$/m.exec(stage) ?? [];
+  const command = JSON.parse(entry ?? "[]") as readonly string[];
+  if (command[0] !== "node") throw new Error("the Dockerfile has no stage `operator` that starts node");
+  const pairs = [...stage.matchAll(/^ENV (\w+)=(\S+)$/gm)].map(([, name = "", value = ""]) => [name, value]);
+  return {
+    nodeArguments: command.slice(1, -1),
+    environment: Object.fromEntries(pairs) as Record<string, string>,
+  };
+}
+
 /** The operator looks for its service account where kubelets mount it: here it is led elsewhere, and nothing else is. */
 function preload(folder: string): string {
   const program = `
@@ -126,8 +151,7 @@ function preload(folder: string): string {
 
 /** @returns the program as the operator's image holds it. */
 function build(into: string): string {
-  const root = join(import.meta.dirname, "../../../..");
-  const script = join(root, "scripts/build.ts");
+  const script = join(ROOT, "scripts/build.ts");
   const { status, stderr } = spawnSync(process.execPath, [script, "--image", "operator", "--into", into], {
     encoding: "utf8",
   });

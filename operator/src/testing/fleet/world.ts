@@ -58,6 +58,8 @@ export class World {
   readonly #nodes: Node[] = [];
   readonly #volumes = new Map<string, PersistentVolume>();
   readonly #load = new Map<string, number>();
+  /** By the Pod's uid, because informers are late: who has a node, and whether it was told to be ready. */
+  readonly #placed = new Set<string>();
   readonly #told = new Map<string, boolean>();
   readonly #queue: WorkQueue;
   #heartbeats: NodeJS.Timeout | undefined;
@@ -193,7 +195,8 @@ export class World {
 
   async #schedule(pod: Pod): Promise<{ readonly requeueAfterMs?: number }> {
     const claim = this.#claims.get(pod.metadata);
-    if (claim === undefined) return {};
+    const { uid = "" } = pod.metadata;
+    if (claim === undefined || this.#placed.has(uid)) return {};
     const volume = this.#volumes.get(keyOf(claim.metadata));
     const [node] = this.#nodes
       .filter((candidate) => fits(candidate, pod, volume))
@@ -202,6 +205,7 @@ export class World {
     this.#load.set(node.metadata.name, this.#loadOf(node) + 1);
     if (volume === undefined) await this.#provision(claim, node);
     await this.#options.api.bind(pod.metadata, node.metadata.name);
+    this.#placed.add(uid);
     return {};
   }
 
