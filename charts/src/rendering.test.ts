@@ -80,8 +80,6 @@ const WATCHED = {
   "lockstep.dev/cellmembers/status": "get patch",
   "lockstep.dev/cellnamespaces/status": "get patch",
   "lockstep.dev/celloperations/status": "get patch",
-  "lockstep.dev/coordinationcells/finalizers": "update",
-  "lockstep.dev/cellmembers/finalizers": "update",
   "/pods": OWNED,
   "/persistentvolumeclaims": OWNED,
   "/services": OWNED,

@@ -1,10 +1,12 @@
 // Cells are deleted in each of their phases, and nothing ever hangs.
 import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
 import { Cell, installOperator } from "../lockstep.ts";
 import type { Scenario, ScenarioContext } from "../scenario.ts";
 import { namesIn, namesOf, secondsSince, untilTold } from "./steps.ts";
 
 const GONE_SECONDS_MAX = 120;
+const UNTOUCHED_MS = 20_000;
 const selectorOf = (cell: string): string => `lockstep.dev/cell=${cell}`;
 
 async function remove(context: ScenarioContext, name: string): Promise<void> {
@@ -89,6 +91,60 @@ async function withTenants(context: ScenarioContext): Promise<void> {
   });
 }
 
+const NEEDED =
+  "cellmembers,pods,persistentvolumeclaims,secrets,services,serviceaccounts,poddisruptionbudgets,networkpolicies";
+
+/** What carries the cell's label, with uids: the same text means that nothing was taken, and nothing is going. */
+async function belongings(context: ScenarioContext, cell: string): Promise<readonly string[]> {
+  interface Labelled {
+    readonly kind: string;
+    readonly metadata: { readonly name: string; readonly uid: string; readonly deletionTimestamp?: string };
+  }
+  const { items } = await context.kubectlJson<{ readonly items: readonly Labelled[] }>([
+    ...["get", NEEDED, `--selector=${selectorOf(cell)}`],
+  ]);
+  return items
+    .map(({ kind, metadata: { name, uid, deletionTimestamp } }) => {
+      const going = deletionTimestamp === undefined ? "" : ", being deleted";
+      return `${kind} ${name} ${uid}${going}`;
+    })
+    .sort();
+}
+
+/** As Argo CD deletes: the garbage collector takes at once all that it finds by owner references. */
+async function inTheForeground(context: ScenarioContext): Promise<void> {
+  const { cell } = await Cell.create(context, {
+    name: "pruned",
+    voters: 1,
+    spec: { storage: { size: "600Mi", reclaimPolicy: "Delete" } },
+  });
+  const tenant = `tenant-of-${cell.name}`;
+  await context.apply(tenantOf(cell.name));
+  await context.kubectl(["wait", `cellnamespace/${tenant}`, "--for=condition=Ready", "--timeout=60s"]);
+  const before = await belongings(context, cell.name);
+  for (const kind of ["CellMember", "Pod", "PersistentVolumeClaim", "Secret", "Service"]) {
+    assert.ok(
+      before.some((line) => line.startsWith(`${kind} `)),
+      `the cell has a ${kind}`,
+    );
+  }
+  await context.kubectl(["delete", "coordinationcell", cell.name, "--cascade=foreground", "--wait=false"]);
+  await untilTold(context, cell, /^TenantsExist/);
+  // The collector takes what it may within a second or two; this is many times that.
+  await delay(UNTOUCHED_MS, undefined, { signal: context.signal });
+  assert.deepEqual(await belongings(context, cell.name), before, "nothing was touched");
+  await context.kubectl(["delete", "cellnamespace", tenant, "--timeout=60s"]);
+  await remove(context, cell.name).catch((error: unknown) => {
+    // It may have been faster than we are.
+    if (!String(error).includes("NotFound")) throw error;
+  });
+  await context.until(
+    "all that the cell had is gone",
+    async () => (await belongings(context, cell.name)).length === 0,
+  );
+  context.say(`${cell.name}: deleted in the foreground, untouched until its tenant was gone`);
+}
+
 /** All of it at once, with a tenant that wants its keys deleted and a cell that is being made. */
 async function withItsNamespace(context: ScenarioContext): Promise<void> {
   const { cluster, signal } = context;
@@ -141,7 +197,7 @@ async function nothingIsLeftElsewhere(context: ScenarioContext): Promise<void> {
 export const deletion: Scenario = {
   name: "deletion",
   about:
-    "cells deleted while created, while replacing, with tenants, and with their whole Kubernetes namespace",
+    "cells deleted while created, while replacing, with tenants, in the foreground, and with their whole Kubernetes namespace",
   ci: false,
   minutes: 15,
   run: async (context) => {
@@ -149,6 +205,7 @@ export const deletion: Scenario = {
     await whileCreating(context);
     await whileReplacing(context);
     await withTenants(context);
+    await inTheForeground(context);
     await withItsNamespace(context);
     await nothingIsLeftElsewhere(context);
   },

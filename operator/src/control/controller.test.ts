@@ -32,6 +32,7 @@ class Setting {
   readonly server: FakeApiServer;
   readonly controller: Controller;
   readonly events: string[] = [];
+  readonly logged: string[] = [];
   readonly #stopping = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
@@ -57,7 +58,7 @@ class Setting {
         monotonicMs: () => runtime.monotonicMs(),
         operatorNamespace: "lockstep-system",
       }),
-      log: () => undefined,
+      log: (level, message, fields) => this.logged.push(`${level} ${message} ${JSON.stringify(fields)}`),
       settings: {
         defaultImage: "lockstep-cell:test",
         networkPoliciesFor: undefined,
@@ -228,6 +229,31 @@ describe("the controller", () => {
     // As from an operator whose request was under way all that time.
     setting.create(late, kinds.SERVICE);
     await setting.until("it is swept up", () => leftOf(setting).length === 0);
+    await setting.stop();
+  });
+
+  it("says what to do when its rights go with a Kubernetes namespace before the cells in it", async () => {
+    const setting = new Setting();
+    setting.create(CELL, kinds.COORDINATION_CELL);
+    await setting.start();
+    await setting.until("the first voter's pod", () => setting.list(kinds.POD).length === 1);
+    setting.server.fault = ({ namespace, method, watch }) =>
+      namespace === "infra" && !(method === "GET" && watch)
+        ? { kind: "status", status: 403, reason: "Forbidden" }
+        : undefined;
+    const deleted = new Date(setting.runtime.wallMs()).toISOString();
+    setting.server.store.patch(
+      kinds.KUBERNETES_NAMESPACE,
+      { name: "infra" },
+      { metadata: { finalizers: ["kubernetes"], deletionTimestamp: deleted } },
+      { manager: "test" },
+    );
+    setting.server.store.delete(kinds.COORDINATION_CELL, { namespace: "infra", name: "main" });
+    const isTold = (line: string): boolean =>
+      line.startsWith("error the rights in a Kubernetes namespace went");
+    await setting.until("it is told", () => setting.logged.some(isTold));
+    assert.match(setting.logged.find(isTold) ?? "", /"namespace":"infra".*lockstep\.dev\/cell.*by hand/);
+    setting.server.fault = undefined;
     await setting.stop();
   });
 

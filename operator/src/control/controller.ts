@@ -15,11 +15,12 @@ import {
 } from "../api/kinds.ts";
 import type { Node } from "../api/core.ts";
 import { identityOf, LABEL } from "../api/labels.ts";
+import { CELL_FINALIZER, MEMBER_FINALIZER, NAMESPACE_FINALIZER } from "../api/names.ts";
 import { same } from "../api/same.ts";
 import type { CoordinationCell } from "../api/types.ts";
 import { GrpcCellAdmin } from "../cell/grpc-admin.ts";
 import type { CellAdmin, MemberTarget } from "../cell/types.ts";
-import { createInformer, WorkQueue } from "../kube/index.ts";
+import { createInformer, KubeError, WorkQueue } from "../kube/index.ts";
 import type {
   EventRecorder,
   Informer,
@@ -204,7 +205,7 @@ export class Controller {
         ...common,
         name: "cells",
         work: async (key) => {
-          const { lookAgainMs } = await reconcileCell(cellParts, refOf(key));
+          const { lookAgainMs } = await this.#explain(refOf(key), () => reconcileCell(cellParts, refOf(key)));
           return { requeueAfterMs: Math.min(lookAgainMs ?? Infinity, this.#steadyMs()) };
         },
       }),
@@ -212,11 +213,31 @@ export class Controller {
         ...common,
         name: "namespaces",
         work: async (key) => {
-          const lookAgainMs = await reconcileNamespace(namespaceParts, refOf(key));
+          const lookAgainMs = await this.#explain(refOf(key), () =>
+            reconcileNamespace(namespaceParts, refOf(key)),
+          );
           return lookAgainMs === undefined ? {} : { requeueAfterMs: lookAgainMs };
         },
       }),
     };
+  }
+
+  /** Rights that stand in the Kubernetes namespace itself may go with it before the cells: only a person can help then. */
+  async #explain<T>({ namespace }: { readonly namespace: string }, pass: () => Promise<T>): Promise<T> {
+    try {
+      return await pass();
+    } catch (error) {
+      const its = this.#informers.kubernetesNamespaces.get({ name: namespace });
+      const goes = its?.metadata.deletionTimestamp !== undefined;
+      if (goes && error instanceof KubeError && error.reason === "forbidden") {
+        const help = `take the finalizers ${[MEMBER_FINALIZER, CELL_FINALIZER, NAMESPACE_FINALIZER].join(", ")} off its objects by hand: see "Stuck in Terminating" in docs/kubernetes.md`;
+        this.#parts.log("error", "the rights in a Kubernetes namespace went before its cells", {
+          namespace,
+          help,
+        });
+      }
+      throw error;
+    }
   }
 
   /** Spread, so that a fleet is not looked at in one breath. */
