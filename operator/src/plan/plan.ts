@@ -1,7 +1,7 @@
 /**
  * The order of the rules: the first that has something to say decides. One action at most comes out.
  *
- *  1. The cell or its Kubernetes namespace is being deleted: let everything go.
+ *  1. The cell or its Kubernetes namespace is being deleted: let everything go. While tenants use it, 6 to 8 only.
  *  2. Paused: nothing is changed.
  *  3. Recovery that a person asked for, begun or to be begun.
  *  4. Another cell answers than ours: nothing is changed.
@@ -39,7 +39,7 @@ import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 import type { Decision, Observation } from "./types.ts";
 
 const RULES: readonly Rule[] = [
-  deleteCell,
+  endCell,
   paused,
   recover,
   strangeCell,
@@ -82,6 +82,20 @@ export function plan(observation: Observation): Decision {
     events: outcome.events ?? [],
     lookAgainMs: outcome.lookAgainMs ?? restlessness(facts),
   };
+}
+
+/** What keeps a cell as it is: nobody joins, leaves or restarts for another spec. */
+const KEEPING_RULES: readonly Rule[] = [growClaims, issueCertificates, keepShared, keepPods];
+
+/** A cell that waits for its tenants serves them until then. */
+function endCell(facts: Facts): Outcome | undefined {
+  const outcome = deleteCell(facts);
+  if (outcome?.stalled === undefined || facts.pausedBy !== undefined) return outcome;
+  for (const rule of KEEPING_RULES) {
+    const kept = rule(facts);
+    if (kept?.action !== undefined) return { ...kept, stalled: outcome.stalled };
+  }
+  return outcome;
 }
 
 /** A rule that only waits for what cannot be begun does not hold up those after it. */

@@ -168,6 +168,21 @@ void describe("pause and deletion", () => {
     assert.match(conditionOf(decision, "Stalled").message, /shop\/carts/);
   });
 
+  void it("keeps serving tenants until they are gone: what ended comes back, and nothing is changed", () => {
+    const over = { tenants: ["shop/carts"] };
+    const members = { ...HEALTHY, c: { is: "voter", pod: "missing", answers: false } } as const;
+    const decision = decide({ deleting: true, spec: { voters: 5 }, members, over });
+    assert.equal(gist(decision), "create-pod c");
+    assert.equal(conditionOf(decision, "Stalled").reason, "TenantsExist");
+    const certificates = { kind: "ready", message: "", notAfterMs: undefined, due: "issue" } as const;
+    const renewing = decide({ deleting: true, members: HEALTHY, over: { ...over, certificates } });
+    assert.equal(gist(renewing), "advance-certificates");
+    const resting = decide({ deleting: true, spec: { voters: 5 }, members: HEALTHY, over });
+    assert.deepEqual([resting.action, resting.status.operation], [undefined, undefined]);
+    const paused = decide({ deleting: true, spec: { paused: true }, members, over });
+    assert.equal(paused.action, undefined);
+  });
+
   void it("takes the members away without asking the cell, even without a quorum", () => {
     assert.equal(gist(decide({ deleting: true, members: HEALTHY, blind: true })), "delete-member a");
     const a = { is: "leader", deleting: true } as const;

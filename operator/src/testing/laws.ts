@@ -99,7 +99,9 @@ export class Laws {
   /** A cell in deletion that somebody still uses keeps all that it needs, whoever would take it. */
   #judgeWaiting({ verb, kind, before, isCascade }: Write): void {
     if (verb !== "delete" || !NEEDED.has(kind) || !this.#waitsForTenants()) return;
-    if (!isCascade && !(this.isOperator && this.isHeld)) return;
+    // A pod that the operator ends is made anew on its volume.
+    const isOperators = this.isOperator && this.isHeld && kind !== "Pod";
+    if (!isCascade && !isOperators) return;
     this.break(`the ${kind} ${before?.metadata.name ?? ""} is deleted while tenants use the cell`);
   }
 
