@@ -1,9 +1,13 @@
 /**
- * What an operator costs that looks after many idle cells: the production program, as a process of its own, with real TLS,
- * gRPC, informers and Lease; simulated are the apiserver (unless `--kubeconfig` names a real one that stands alone and has
- * the definitions of crds/), the nodes and the members, whose admin API is real as well.
+ * What an operator costs that looks after many idle cells: the production program, built and started as in its image, as a
+ * process of its own, with real TLS, gRPC, informers and Lease. Simulated are the apiserver, the nodes and the members,
+ * whose admin API is real as well.
  *
  * `node operator/src/testing/fleet/main.ts --cells 100 --minutes 5`. Exit code 1 when a limit is passed.
+ *
+ * `--kubeconfig` names a real apiserver instead, whose objects are larger. It must be empty but for the definitions of
+ * crds/, and alone, with no scheduler, controller manager or kubelet: an etcd and a kube-apiserver with
+ * `--authorization-mode=AlwaysAllow --disable-admission-plugins=ServiceAccount,TaintNodesByCondition`.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -43,6 +47,8 @@ const { values } = parseArgs({
 const NAMESPACE = "lockstep-system";
 const READY_MS_MAX = 30 * 60_000;
 const QUIET_MS_MAX = 10 * 60_000;
+/** Per cell and minute. On a machine that has too much to do, a member is silent for a moment, and that is told. */
+const WRITES_MAX = 0.1;
 const cells = Number(values.cells);
 const voters = ([1, 3, 5] as const).find((count) => String(count) === values.voters);
 if (voters === undefined) throw new TypeError("--voters is 1, 3 or 5");
@@ -123,12 +129,14 @@ function limitsPassed(idle: Measured): readonly string[] {
   const memory = Number(values["memory-max"]);
   const cpu = Number(values["cpu-max"]);
   const unready = world.unready();
-  const writes = writesOf(idle);
+  const writes = writesOf(idle) / cells / idle.minutes;
   return [
     ...broken,
     ...(idle.residentBytesMax > memory * 1e6 ? [`more than ${String(memory)} MB of memory`] : []),
     ...(idle.cpu > cpu ? [`more than ${String(cpu)} % of a core`] : []),
-    ...(writes > 0 ? [`${String(writes)} writes though nothing changed`] : []),
+    ...(writes > WRITES_MAX
+      ? [`${writes.toFixed(2)} writes per cell and minute though nothing changed`]
+      : []),
     ...(unready > 0 ? [`${String(unready)} cells are not Ready any more`] : []),
   ];
 }

@@ -30,6 +30,7 @@ const OPS_PORT = 8081;
 const ROOT = join(import.meta.dirname, "../../../..");
 /** Linux tells processor time to programs in hundredths of a second, whatever it counts in. */
 const TICKS_PER_SECOND = 100;
+const OLD_SPACE_MIB_MIN = 256;
 const STOP_MS_MAX = 25_000;
 const SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -123,6 +124,17 @@ interface ImageSettings {
   readonly environment: Readonly<Record<string, string>>;
 }
 
+/**
+ * Below the chart's memory limit Node collects garbage sooner than on a whole machine: half of the limit is for old
+ * objects, and at least 256 MiB. Here no container limits it, so it is told.
+ */
+function heapArgument(): string {
+  const text = readFileSync(join(ROOT, "charts/lockstep/values.yaml"), "utf8");
+  const [, limit] = /^ {2}limits:\n {4}memory: (\d+)Mi$/m.exec(text) ?? [];
+  if (limit === undefined) throw new Error("the chart's values have no memory limit of the operator");
+  return `--max-old-space-size=${String(Math.max(OLD_SPACE_MIB_MIN, Number(limit) / 2))}`;
+}
+
 /** @throws Error when the Dockerfile does not tell it any more as it did */
 function imageSettings(): ImageSettings {
   const text = readFileSync(join(ROOT, "Dockerfile"), "utf8");
@@ -132,7 +144,7 @@ function imageSettings(): ImageSettings {
   if (command[0] !== "node") throw new Error("the Dockerfile has no stage `operator` that starts node");
   const pairs = [...stage.matchAll(/^ENV (\w+)=(\S+)$/gm)].map(([, name = "", value = ""]) => [name, value]);
   return {
-    nodeArguments: command.slice(1, -1),
+    nodeArguments: [heapArgument(), ...command.slice(1, -1)],
     environment: Object.fromEntries(pairs) as Record<string, string>,
   };
 }
