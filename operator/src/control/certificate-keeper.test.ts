@@ -41,7 +41,7 @@ class Setting {
 
   constructor(
     tls: Partial<CoordinationCell["spec"]["tls"]> = {},
-    kinds: readonly ResourceKind[] = [SECRET, CERTIFICATE] as unknown as readonly ResourceKind[],
+    kinds: readonly ResourceKind[] = [SECRET, CERTIFICATE],
   ) {
     const { runtime } = this;
     this.server = new FakeApiServer({ runtime, kinds: kinds.map((kind) => ({ kind })) });
@@ -360,7 +360,7 @@ describe("certificates of a cell that goes", () => {
       ],
       "a member's go with the member",
     );
-    const without = new Setting(CERT_MANAGER, [SECRET as unknown as ResourceKind]);
+    const without = new Setting(CERT_MANAGER, [SECRET]);
     await without.keeper.release(without.cell);
   });
 
