@@ -18,7 +18,7 @@ import { Prefetch } from "./prefetch.ts";
 import type { KeyRecord } from "./records.ts";
 import type { RowSink } from "./sink.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
-import { FORMAT_VERSION_MAX } from "./state.ts";
+import { FORMAT_VERSION_MAX, NEWER_FORMAT_VERSION } from "./state.ts";
 import type { TokenTable } from "./tokens.ts";
 import { applyDelete, applyPut, applyTxn } from "./txn.ts";
 import type {
@@ -168,7 +168,7 @@ function applyCommand(run: Run, entry: MachineEntry, command: Command): CommandO
 
 /** What a raised version allows is applied by members that know it only; another one stops here (R58, R60). */
 function raiseFormatVersion(context: ApplyContext, version: number): void {
-  assert(version <= FORMAT_VERSION_MAX, "format version is known; upgrade this member", { version });
+  assert(version <= FORMAT_VERSION_MAX, NEWER_FORMAT_VERSION, { version, known: FORMAT_VERSION_MAX });
   if (version > context.state.formatVersion) context.state.formatVersion = version;
 }
 

@@ -23,6 +23,8 @@ import type { MachineSettings, NamespaceInfo, RowMutation } from "./types.ts";
  * older program cannot apply.
  */
 export const FORMAT_VERSION_MAX = 1;
+export const NEWER_FORMAT_VERSION =
+  "the cell is at a newer format version than this program applies: run a newer program";
 const META_PAGE_ROWS = 1024;
 
 export class NamespaceState {
@@ -195,8 +197,9 @@ export class MachineState {
   private readState(row: Uint8Array): void {
     const reader = new ByteReader(row);
     this.formatVersion = reader.varint();
-    assert(this.formatVersion <= FORMAT_VERSION_MAX, "format version is known; upgrade this member", {
+    assert(this.formatVersion <= FORMAT_VERSION_MAX, NEWER_FORMAT_VERSION, {
       version: this.formatVersion,
+      known: FORMAT_VERSION_MAX,
     });
     this.appliedIndex = reader.varint();
     this.revision = reader.varint();
