@@ -36,7 +36,10 @@ const STEADY_LOOK_MS = 30_000;
 /** Calls a second on average, and at once: far above what a fleet at rest needs, far below what hurts an apiserver. */
 const CALLS_PER_SECOND = 100;
 const CALLS_BURST = 200;
-/** The resolution of the event loop's delay: the default of 10 ms takes half a percent of a core for looking alone. */
+/**
+ * The resolution of the event loop's delay, which the gauge shows at rest: the default of 10 ms takes half a percent of a
+ * core for looking alone.
+ */
 const LOOP_DELAY_MS = 100;
 const CONTROLLER = "lockstep.dev/operator";
 

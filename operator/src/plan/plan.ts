@@ -35,7 +35,7 @@ import { answerRequests, startRequest, transfer } from "./requests.ts";
 import { outdatedMembers, roll, startRoll } from "./roll.ts";
 import { explainReplace, grantReplace, startReplace, startResize, startSlowDisk } from "./start.ts";
 import { lowestVersion, summarize, whereabouts } from "./summary.ts";
-import { BUSY_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
+import { BUSY_LOOK_MS, ROTATION_LOOK_MS, SICK_LOOK_MS } from "./time.ts";
 import type { Decision, Observation } from "./types.ts";
 
 const RULES: readonly Rule[] = [
@@ -171,6 +171,8 @@ function withoutOperation(status: CoordinationCellStatus): CoordinationCellStatu
 function restlessness(facts: Facts): number | undefined {
   if (facts.operation !== undefined) return BUSY_LOOK_MS;
   const isWell = facts.configuration !== undefined && facts.voters.every(({ healthy }) => healthy);
+  // An exchange of certificates goes on when members say that they have loaded theirs, which no event tells.
+  if (isWell && facts.o.certificates.message !== "") return ROTATION_LOOK_MS;
   return isWell ? undefined : SICK_LOOK_MS;
 }
 

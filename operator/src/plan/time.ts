@@ -16,6 +16,8 @@ export const RECOVERY_PATIENCE_MS: number = 60_000;
 export const CERTIFICATE_WARNING_MS: number = 24 * 60 * 60_000;
 /** Looking again while something is under way. */
 export const BUSY_LOOK_MS: number = 1_000;
+/** Looking again while certificates are exchanged. */
+export const ROTATION_LOOK_MS: number = 10_000;
 /** Looking again while something is wrong. */
 export const SICK_LOOK_MS: number = 5_000;
 
