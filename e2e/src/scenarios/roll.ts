@@ -23,7 +23,9 @@ export const roll: Scenario = {
     await cell.until("all run the new image", (object) => {
       const ready = object.status?.readyVoters ?? 3;
       assert.ok(ready >= 2, `never fewer than two ready voters: ${String(ready)}`);
-      return isTrue(object, "UpToDate") && isTrue(object, "Ready");
+      // Before the operator has seen the new spec, the conditions are those of the old one.
+      const isSeen = object.status?.observedGeneration === object.metadata.generation;
+      return isSeen && isTrue(object, "UpToDate") && isTrue(object, "Ready");
     });
     context.say(`rolled in ${((performance.now() - started) / 1000).toFixed(1)} s`);
     assert.ok((await cell.pods()).every(({ spec }) => spec.containers[0]?.image === image));

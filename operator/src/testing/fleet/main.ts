@@ -45,6 +45,7 @@ const { values } = parseArgs({
 });
 
 const NAMESPACE = "lockstep-system";
+const PROGRESS_MS = 15_000;
 const READY_MS_MAX = 30 * 60_000;
 const QUIET_MS_MAX = 10 * 60_000;
 /** Per cell and minute. On a machine that has too much to do, a member is silent for a moment, and that is told. */
@@ -87,7 +88,10 @@ async function run(): Promise<number> {
   const startedMs = performance.now();
   const ready = world.whenReady(startedMs, READY_MS_MAX);
   await world.createCells();
-  const times = [...(await ready)].map((ms) => ms / 1_000).sort((a, b) => a - b);
+  const progress = setInterval(() => tellProgress(startedMs), PROGRESS_MS);
+  const times = [...(await ready.finally(() => clearInterval(progress)))]
+    .map((ms) => ms / 1_000)
+    .sort((a, b) => a - b);
   const { usage } = await sample();
   console.log(
     `${values.cells} cells of ${values.voters} voters, ${values.nodes} nodes, ${api.kind}: all Ready after ${(times.at(-1) ?? 0).toFixed(1)} s ` +
@@ -95,6 +99,7 @@ async function run(): Promise<number> {
       `the operator took ${usage.cpuSeconds.toFixed(1)} s of CPU and ${megabytes(usage.residentBytesMax)} at most`,
   );
   await untilQuiet(Number(values["settle-seconds"]) * 1_000);
+  console.error(`nothing is written any more; measured for ${values.minutes} min ...`);
   const before = await sample();
   await pause(Number(values.minutes) * 60_000);
   const idle = measured(before, await sample());
@@ -107,6 +112,13 @@ async function run(): Promise<number> {
   const passed = limitsPassed(idle);
   for (const limit of passed) console.log(`✗ ${limit}`);
   return passed.length === 0 ? 0 : 1;
+}
+
+function tellProgress(startedMs: number): void {
+  const seconds = ((performance.now() - startedMs) / 1_000).toFixed(0);
+  console.error(
+    `${seconds.padStart(5)} s: ${String(cells - world.unready())} of ${String(cells)} cells are Ready`,
+  );
 }
 
 async function untilQuiet(quietMs: number): Promise<void> {
