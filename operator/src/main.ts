@@ -32,7 +32,7 @@ const STOP_MS_MAX = 20_000;
 const EVENTS_GRACE_MS = 2_000;
 const PROBLEM_MS_MAX = 15 * 60_000;
 /** For what no watch tells: certificates that end, a member that hangs. Most of what an idle cell costs is these looks. */
-const STEADY_LOOK_MS = 30_000;
+const STEADY_LOOK_MS = 60_000;
 /** Calls a second on average, and at once: far above what a fleet at rest needs, far below what hurts an apiserver. */
 const CALLS_PER_SECOND = 100;
 const CALLS_BURST = 200;

@@ -181,14 +181,24 @@ export class GrpcCellAdmin implements CellAdmin {
       // A node that vanished answers no FIN.
       "grpc.keepalive_time_ms": 10_000,
       "grpc.keepalive_timeout_ms": 3_000,
+      // The next look is the retry; and no configuration is to be looked for in DNS.
+      "grpc.enable_retries": 0,
+      "grpc.service_config_disable_resolution": 1,
     });
     this.#channels.set(key, channel);
     return channel;
   }
 }
 
+const fingerprints = new WeakMap<AdminCredentials, string>();
+
 function fingerprint(given: AdminCredentials): string {
-  return createHash("sha256").update(`${given.ca}\n${given.cert}\n${given.cellUid}`).digest("hex");
+  let found = fingerprints.get(given);
+  if (found === undefined) {
+    found = createHash("sha256").update(`${given.ca}\n${given.cert}\n${given.cellUid}`).digest("hex");
+    fingerprints.set(given, found);
+  }
+  return found;
 }
 
 function channelCredentials(given: AdminCredentials | undefined, target: MemberTarget): ChannelCredentials {

@@ -53,7 +53,11 @@ interface World {
   readonly configurations: Readonly<Record<string, CellConfiguration>>;
 }
 
-function ask(world: World, cellId: string | undefined): ReturnType<typeof askCell> {
+function ask(
+  world: World,
+  cellId: string | undefined,
+  known?: CellConfiguration,
+): ReturnType<typeof askCell> {
   const unused = (): never => {
     throw new Error("not asked for here");
   };
@@ -79,7 +83,7 @@ function ask(world: World, cellId: string | undefined): ReturnType<typeof askCel
     memberName,
     address: `${memberName}:7403`,
   }));
-  return askCell(admin, targets, cellId);
+  return askCell(admin, targets, cellId, known);
 }
 
 describe("asking a cell", () => {
@@ -95,6 +99,30 @@ describe("asking a cell", () => {
     assert.equal(answers.leader?.name, "m1");
     assert.equal(answers.leaderTarget?.address, "m1:7403");
     assert.equal(answers.statuses.size, 3);
+  });
+
+  it("takes a configuration that it knows only while every member says that nothing has changed", async () => {
+    const statuses = { m1: status("m1", { role: "leader" }), m2: status("m2"), m3: status("m3") };
+    const known = configuration();
+    // Nobody could be asked for it: it is not.
+    const quiet = await ask({ statuses, configurations: {} }, CELL, known);
+    assert.equal(quiet.configuration, known);
+    assert.equal(quiet.leader?.name, "m1");
+    const changes: Partial<MemberStatus>[] = [
+      { term: 6 },
+      { leaderId: 2 },
+      { configurationIndex: 5 },
+      { joint: true },
+      { cellId: "another" },
+    ];
+    for (const change of changes) {
+      const changed = { ...statuses, m3: status("m3", change) };
+      const answers = await ask({ statuses: changed, configurations: {} }, CELL, known);
+      assert.equal(answers.configuration, undefined, JSON.stringify(change));
+    }
+    const { m1, m2 } = statuses;
+    const silent = await ask({ statuses: { m1, m2 }, configurations: {} }, CELL, known);
+    assert.equal(silent.configuration, undefined);
   });
 
   it("goes by the highest term when a deposed leader still takes itself for one", async () => {

@@ -18,11 +18,14 @@ export interface Answers {
  * deposed leader cannot answer that: the call needs a majority's word.
  *
  * @param cellId answers of another cell are no answers; undefined: not known yet, all count.
+ * @param known what the configuration was before, for a look on which nothing is done: it is taken, without another
+ *   call, when every member says that nothing has changed. Default: none, it is asked for.
  */
 export async function askCell(
   admin: CellAdmin,
   targets: readonly MemberTarget[],
   cellId: string | undefined,
+  known?: CellConfiguration,
 ): Promise<Answers> {
   const statuses = new Map<string, MemberStatus>();
   const complaints: string[] = [];
@@ -42,19 +45,14 @@ export async function askCell(
       }
     }),
   );
+  if (known !== undefined && statuses.size === targets.length && areAsIn(known, [...statuses.values()])) {
+    return answersOf(known, targets, statuses);
+  }
   for (const target of inOrderOfTrust(targets, statuses)) {
     try {
       const configuration = await admin.configuration(target);
       if (cellId !== undefined && configuration.cellId !== cellId) continue;
-      const leaderName = configuration.members.find((member) => member.id === configuration.leaderId)?.name;
-      const leader = leaderName === undefined ? undefined : statuses.get(leaderName);
-      return {
-        statuses,
-        configuration,
-        leader: leader?.role === "leader" ? leader : undefined,
-        leaderTarget: targets.find((candidate) => candidate.memberName === leaderName),
-        silence: "",
-      };
+      return answersOf(configuration, targets, statuses);
     } catch (error) {
       complaints.push(describe(error));
     }
@@ -66,6 +64,39 @@ export async function askCell(
     leaderTarget: undefined,
     silence: complaints.sort().join("; ") || "No member runs.",
   };
+}
+
+function answersOf(
+  configuration: CellConfiguration,
+  targets: readonly MemberTarget[],
+  statuses: ReadonlyMap<string, MemberStatus>,
+): Answers {
+  const leaderName = configuration.members.find((member) => member.id === configuration.leaderId)?.name;
+  const leader = leaderName === undefined ? undefined : statuses.get(leaderName);
+  return {
+    statuses,
+    configuration,
+    leader: leader?.role === "leader" ? leader : undefined,
+    leaderTarget: targets.find((candidate) => candidate.memberName === leaderName),
+    silence: "",
+  };
+}
+
+/** All members, each of them, are in one term under the leader of before, with the configuration of before. */
+function areAsIn(known: CellConfiguration, statuses: readonly MemberStatus[]): boolean {
+  const [first] = statuses;
+  return (
+    !known.joint &&
+    statuses.length === known.members.length &&
+    statuses.every(
+      ({ cellId, term, leaderId, configurationIndex, joint }) =>
+        cellId === known.cellId &&
+        term === first?.term &&
+        leaderId === known.leaderId &&
+        configurationIndex === known.configurationIndex &&
+        !joint,
+    )
+  );
 }
 
 /** How many are asked for the configuration: each may take its whole deadline when there is no leader. */

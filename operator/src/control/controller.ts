@@ -300,6 +300,7 @@ export class Controller {
       cells: this.#informers.cells,
       rolls: this.#rolls,
       refusals: new Map(),
+      configurations: new Map(),
       observeParts: async (cell) => {
         await certificates.load(cell);
         return {

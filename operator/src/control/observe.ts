@@ -3,7 +3,7 @@ import { CELL_MEMBER } from "../api/kinds.ts";
 import { identityOf, isMemberOf } from "../api/labels.ts";
 import { claimName, PORTS, podName } from "../api/names.ts";
 import type { CellMember, CoordinationCell } from "../api/types.ts";
-import type { CellAdmin, MemberTarget } from "../cell/types.ts";
+import type { CellAdmin, CellConfiguration, MemberTarget } from "../cell/types.ts";
 import type { CertificatesView, MemberView, NodeView, Observation } from "../plan/types.ts";
 import { askCell } from "./ask.ts";
 import type { Answers } from "./ask.ts";
@@ -31,11 +31,12 @@ export interface Observed {
   readonly answers: Answers;
 }
 
-/** Looks at everything that the planner decides on. */
+/** Looks at everything that the planner decides on. @param known see {@link askCell} */
 export async function observe(
   parts: ObserveParts,
   cell: CoordinationCell,
   reader: CellReader,
+  known?: CellConfiguration,
 ): Promise<Observed> {
   const identity = identityOf(cell);
   const { zoneKey } = cell.spec.topology;
@@ -43,7 +44,7 @@ export async function observe(
   const members = objects.members.filter((member) => isMemberOf(member, identity));
   // In a recovery the cell that answers afterwards is another one: the planner must hear it.
   const cellId = cell.status?.operation?.kind === "Recover" ? undefined : cell.status?.cellId;
-  const answers = await askCell(parts.admin, targetsOf(members, objects.pods), cellId);
+  const answers = await askCell(parts.admin, targetsOf(members, objects.pods), cellId, known);
   const nodes = parts.caches.nodes.list();
   const views = await Promise.all(
     namesOf(members, answers).map((name) =>

@@ -158,6 +158,7 @@ function partsOf(world: World, kube: KubeClient): CellPassParts {
     cells: { get: () => CELL },
     rolls: new RollBudget(1),
     refusals: world.refusals ?? new Map<string, never>(),
+    configurations: new Map(),
     observeParts: () =>
       Promise.resolve({
         caches,

@@ -4,6 +4,7 @@ import { CELL_FINALIZER } from "../api/names.ts";
 import { API_VERSION } from "../api/types.ts";
 import type { CellMember, CellMemberStatus, CoordinationCell, CoordinationCellStatus } from "../api/types.ts";
 import { CellAdminError } from "../cell/types.ts";
+import type { CellConfiguration } from "../cell/types.ts";
 import { KubeError } from "../kube/types.ts";
 import type { KubeClient, ObjectRef } from "../kube/types.ts";
 import { same } from "../api/same.ts";
@@ -29,6 +30,8 @@ export interface CellPassParts {
   readonly rolls: RollBudget;
   /** What the apiserver refused last, by NAMESPACE/NAME of the cell: told in its status until it is done. */
   readonly refusals: Map<string, NonNullable<Observation["refused"]>>;
+  /** The configuration of the last look, by NAMESPACE/NAME of the cell: a quiet cell is not asked for it again and again. */
+  readonly configurations: Map<string, CellConfiguration>;
   readonly observeParts: (cell: CoordinationCell) => Promise<ObserveParts>;
   readonly actParts: (cell: CoordinationCell) => Promise<ActParts>;
   readonly tell: (cell: CoordinationCell, event: PlannedEvent) => void;
@@ -57,13 +60,14 @@ export async function reconcileCell(parts: CellPassParts, ref: ObjectRef): Promi
   if (cached === undefined) {
     parts.rolls.note(keyOf(ref), false);
     parts.refusals.delete(keyOf(ref));
+    parts.configurations.delete(keyOf(ref));
     parts.forget(ref);
     if (parts.hasLeftovers(ref, undefined)) await sweepLeftovers(parts.kube, ref);
     return { lookAgainMs: undefined };
   }
   if (parts.hasLeftovers(ref, cached.metadata.uid)) await sweepBeside(parts, ref);
   parts.rolls.note(keyOf(ref), cached.status?.operation?.kind === "Roll");
-  const first = await look(parts, cached, parts.cached);
+  const first = await look(parts, cached, parts.cached, parts.configurations.get(keyOf(ref)));
   if (!hasWork(first.observed.observation, first.decision)) {
     return { lookAgainMs: first.decision.lookAgainMs };
   }
@@ -88,10 +92,19 @@ interface Look {
   readonly decision: Decision;
 }
 
-async function look(parts: CellPassParts, cell: CoordinationCell, reader: CellReader): Promise<Look> {
-  const observed = await observe(await parts.observeParts(cell), cell, reader);
-  const refused = parts.refusals.get(keyOf(identityOf(cell)));
+async function look(
+  parts: CellPassParts,
+  cell: CoordinationCell,
+  reader: CellReader,
+  known?: CellConfiguration,
+): Promise<Look> {
+  const observed = await observe(await parts.observeParts(cell), cell, reader, known);
+  const key = keyOf(identityOf(cell));
+  const refused = parts.refusals.get(key);
   const { observation } = observed;
+  const { configuration } = observation;
+  if (configuration === undefined) parts.configurations.delete(key);
+  else parts.configurations.set(key, configuration);
   return { observed, decision: plan(refused === undefined ? observation : { ...observation, refused }) };
 }
 

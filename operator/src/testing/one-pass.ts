@@ -48,6 +48,7 @@ export function startOperator(cluster: Cluster, gate: Gate): OperatorProcess {
     cells: ports.caches.cells,
     rolls: new RollBudget(1),
     refusals: new Map(),
+    configurations: new Map(),
     observeParts: () => Promise.resolve(ports.observeParts),
     actParts: () => Promise.resolve(ports.actParts),
     tell: () => undefined,
