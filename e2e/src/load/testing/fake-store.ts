@@ -40,7 +40,7 @@ export class FakeStore implements Store {
   #compacted = 0;
   #lie: Lie | undefined;
   #faults: Fault[] = [];
-  #holder: object | undefined;
+  #holder: { held: boolean } | undefined;
   #lastToken = 0;
   #changed = Promise.withResolvers<undefined>();
   /** Told lies. */
@@ -129,21 +129,21 @@ export class FakeStore implements Store {
   }
 
   async lock(_name: string, session: StoreSession): Promise<StoreLock> {
-    const holding = {};
+    const holding = { held: true };
     for (;;) {
       await turn();
-      if (this.#holder === undefined || this.#lies("give-held-lock")) break;
+      // One that is just being given back nobody takes for held any more: that would be no lie.
+      if (this.#holder === undefined || (this.#holder.held && this.#lies("give-held-lock"))) break;
     }
     this.#holder = holding;
     this.#revision += 1;
     const token = this.#lastToken > 0 && this.#lies("repeat-token") ? this.#lastToken : this.#revision;
     this.#lastToken = token;
-    let held = true;
     return {
       token,
-      isHeld: () => held && session.isAlive(),
+      isHeld: () => holding.held && session.isAlive(),
       release: async () => {
-        held = false;
+        holding.held = false;
         await turn();
         if (this.#holder === holding) this.#holder = undefined;
       },
