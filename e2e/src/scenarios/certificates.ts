@@ -85,7 +85,7 @@ async function servedSerials(
   return served;
 }
 
-/** Secrets are read every five minutes, and at once under a changed spec. */
+/** Secrets are read every ten minutes, and at once under a changed spec. */
 async function haveSecretsRead(cell: Cell, clientOverlap: string): Promise<void> {
   await cell.patch({ tls: { clientOverlap } });
 }

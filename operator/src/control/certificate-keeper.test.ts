@@ -16,7 +16,7 @@ import { createCertificateKeeper } from "./certificate-keeper.ts";
 import type { CertificateKeeper } from "./certificate-keeper.ts";
 
 const OPERATOR_NAMESPACE = "lockstep-system";
-const MINUTES_10_MS = 10 * 60_000;
+const MINUTES_20_MS = 20 * 60_000;
 const CERT_MANAGER: Partial<CoordinationCell["spec"]["tls"]> = {
   mode: "CertManager",
   issuerRef: { name: "issuer", kind: "Issuer", group: "cert-manager.io" },
@@ -133,7 +133,7 @@ describe("certificates that the operator makes", () => {
     assert.equal(setting.server.calls.length, calls);
     // A Secret that somebody deleted is found again after a while, and made anew.
     setting.server.store.delete(SECRET, { namespace: setting.cell.metadata.namespace ?? "", name: "a-tls" });
-    await setting.runtime.advance(MINUTES_10_MS);
+    await setting.runtime.advance(MINUTES_20_MS);
     assert.equal((await setting.look()).due, "issue");
     await setting.keeper.advance(setting.cell);
     assert.ok(setting.secret("a-tls") !== undefined);
@@ -167,7 +167,7 @@ describe("certificates that the operator makes", () => {
     const before = text(setting.authority(), "current.crt");
     const loadedBefore = setting.answers();
     const turn = async (answers: () => Answers): Promise<void> => {
-      await setting.runtime.advance(MINUTES_10_MS);
+      await setting.runtime.advance(MINUTES_20_MS);
       if ((await setting.look(answers())).due !== undefined) await setting.keeper.advance(setting.cell);
     };
     // Members that load nothing new hold the rotation where it is.
@@ -194,7 +194,7 @@ describe("certificates that the operator makes", () => {
       { data: { phase: "bm9uc2Vuc2U=" } },
       { manager: "person" },
     );
-    await setting.runtime.advance(MINUTES_10_MS);
+    await setting.runtime.advance(MINUTES_20_MS);
     const view = await setting.look();
     assert.deepEqual([view.kind, view.due], ["waiting", undefined]);
     assert.match(view.message, /is not as the operator wrote it/);
@@ -257,7 +257,7 @@ describe("a Secret of a name that the cell needs", () => {
     const patch = { metadata: { annotations: { [ROTATE_ANNOTATION]: "true" } } };
     setting.server.store.patch(SECRET, ref, patch, { manager: "person" });
     for (let turn = 0; turn < 5; turn += 1) {
-      await setting.runtime.advance(MINUTES_10_MS);
+      await setting.runtime.advance(MINUTES_20_MS);
       const view = await setting.look(answers);
       assert.match(view.taken ?? "", /Secret apps\/a-tls/);
       if (view.due !== undefined) await setting.keeper.advance(setting.cell);
@@ -304,7 +304,7 @@ describe("a Secret of a name that the cell needs", () => {
     const owner = { apiVersion, kind, name: setting.cell.metadata.name, uid: setting.uid };
     const patch = { metadata: { ownerReferences: [owner] } };
     setting.server.store.patch(SECRET, before.metadata, patch, { manager: "earlier" });
-    await setting.runtime.advance(MINUTES_10_MS);
+    await setting.runtime.advance(MINUTES_20_MS);
     assert.equal((await setting.look()).due, "issue");
     await setting.keeper.advance(setting.cell);
     assert.deepEqual(setting.secret(client(setting))?.metadata.ownerReferences ?? [], []);
@@ -325,7 +325,7 @@ describe("a Secret of a name that the cell needs", () => {
       { ...authority, metadata: { name, namespace } },
       { manager: "velero" },
     );
-    await setting.runtime.advance(MINUTES_10_MS);
+    await setting.runtime.advance(MINUTES_20_MS);
     const view = await setting.look();
     assert.deepEqual([view.kind, view.due, view.taken], ["ready", undefined, undefined]);
   });

@@ -51,7 +51,7 @@ export interface CertificateKeeperOptions {
 }
 
 /** Secrets are read by name, again after so long: somebody may have deleted or renewed one. */
-const KNOWN_MS = 5 * 60_000;
+const KNOWN_MS = 10 * 60_000;
 /** What is missing is asked for more often: a person may just be making it. */
 const MISSING_MS = 5_000;
 /** Steps that one action does: at a cell's beginning each member's certificate is one. */

@@ -4,6 +4,7 @@
  */
 import { mergeConditions } from "../api/conditions.ts";
 import type { Condition, ConditionStatus, OperationStatus } from "../api/types.ts";
+import type { MemberStatus } from "../cell/types.ts";
 import { quorumOf } from "./facts.ts";
 import type { Facts } from "./facts.ts";
 import type { Blocker, Outcome } from "./outcome.ts";
@@ -118,7 +119,10 @@ function degraded({ facts }: Situation): Blocker | undefined {
         : ` A voter that is lost for ${facts.spec.replacementPolicy.after} is replaced.`;
     return { reason: "VoterUnhealthy", message: `${listNames(sick)} not healthy.${details.join("")}${next}` };
   }
-  const full = facts.voters.find(({ status }) => status !== undefined && isFull(status));
+  // One full volume alarms the whole cell, and every member says so: it is the one with the least room.
+  const [full] = facts.voters
+    .filter(({ status }) => status !== undefined && isFull(status))
+    .sort((a, b) => freeShare(a.status) - freeShare(b.status));
   if (full !== undefined) {
     return { reason: "VolumeFull", message: `The volume of ${full.name} is full. Raise spec.storage.size.` };
   }
@@ -138,13 +142,14 @@ function degraded({ facts }: Situation): Blocker | undefined {
       };
 }
 
-function isFull(status: {
-  readonly alarms: readonly string[];
-  readonly freeBytes: number;
-  readonly volumeBytes: number;
-}): boolean {
-  if (status.alarms.includes("no-space")) return true;
-  return status.volumeBytes > 0 && status.freeBytes < status.volumeBytes * FULL_VOLUME_SHARE;
+function isFull(status: MemberStatus): boolean {
+  return status.alarms.includes("no-space") || freeShare(status) < FULL_VOLUME_SHARE;
+}
+
+/** Of the volume, 0 to 1; 1 when the member does not know. */
+function freeShare(status: MemberStatus | undefined): number {
+  if (status === undefined || status.volumeBytes === 0) return 1;
+  return status.freeBytes / status.volumeBytes;
 }
 
 function stalled({ facts, outcome }: Situation, quorum: Verdict): Blocker | undefined {

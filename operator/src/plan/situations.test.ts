@@ -327,6 +327,20 @@ void describe("what a person is told of a cell at rest", () => {
     assert.equal(versions("0.8.0", "0.9.0"), "0.8.0");
   });
 
+  void it("names the member whose volume is full, though all of them report the cell's alarm", () => {
+    const withFree = (freeBytes: number): { readonly status: object } => ({
+      status: { alarms: ["no-space"], freeBytes, volumeBytes: 1_000 },
+    });
+    const members = {
+      a: { ...HEALTHY.a, ...withFree(900) },
+      b: { ...HEALTHY.b, ...withFree(900) },
+      c: { ...HEALTHY.c, ...withFree(1) },
+    };
+    const { reason, message } = conditionOf(decide({ members }), "Degraded");
+    assert.equal(reason, "VolumeFull");
+    assert.match(message, /^The volume of c is full/);
+  });
+
   void it("tells when a cell's creation begins", () => {
     const { events } = decide({ members: {} });
     assert.deepEqual(
