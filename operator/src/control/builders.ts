@@ -61,9 +61,9 @@ function pair<T extends KubeObject>(kind: ResourceKind<T>, object: T): Built {
 export type FindShared = (kind: ResourceKind, ref: ObjectRef) => KubeObject | undefined;
 
 /**
- * Shared objects that are missing, that the cell owns, or in which something that the operator decides reads otherwise. What others added
- * (a cloud's annotations, a default that the apiserver filled in) is theirs. The PodDisruptionBudget's number is the
- * planner's own concern.
+ * Shared objects that are missing, that the cell owns, or in which something that the operator decides reads otherwise.
+ * What others added (a cloud's annotations, a default that the apiserver filled in) is theirs. The PodDisruptionBudget's
+ * number is the planner's own concern.
  */
 export function outdatedShared(
   settings: BuilderSettings,
