@@ -86,6 +86,8 @@ interface Found {
 interface Facts extends Pick<Found, "strange"> {
   readonly input: RotationInput;
   readonly hasOwned: boolean;
+  /** Of the spec that they were read under: a person who changes it wants to see what comes of it. */
+  readonly generation: number | undefined;
   /** Of all holders, also those of {@link strange}. */
   readonly names: readonly string[];
   /** As {@link RotationInput} has them. */
@@ -95,8 +97,6 @@ interface Facts extends Pick<Found, "strange"> {
 /** What is remembered of one cell: facts, and no key but the operator's own. */
 interface CellMemory {
   facts: Timed<Facts> | undefined;
-  /** Of the spec that the facts were read under: a person who changes it wants to see what comes of it. */
-  generation: number | undefined;
   readonly foreign: Map<string, Timed<Foreign>>;
   readonly ordered: Set<string>;
   /** Certificates of cert-manager, by holder, whose names are somebody else's: looked at again when the time is up. */
@@ -240,14 +240,13 @@ class SecretKeeper implements CertificateKeeper {
     const known = memory.facts;
     const isSame =
       this.#isFresh(known) &&
-      memory.generation === cell.metadata.generation &&
+      known.value.generation === cell.metadata.generation &&
       known.value.names.length === holders.length &&
       known.value.names.every((name, index) => name === holders[index]?.name);
     const nowMs = this.#options.wallMs();
     if (isSame) return { ...known.value, input: heardAnew(known.value, answers, nowMs) };
     const { certificates, strange, owned } = await this.#find(cell, holders, answers);
     const input = rotationInput(certificates, rotationOptions(cell, nowMs));
-    memory.generation = cell.metadata.generation;
     const isWhole =
       strange.length === 0 &&
       input.authorities !== undefined &&
@@ -256,6 +255,7 @@ class SecretKeeper implements CertificateKeeper {
       input,
       strange,
       hasOwned: owned.length > 0,
+      generation: cell.metadata.generation,
       names: holders.map(({ name }) => name),
       holders: certificates.holders,
     };
@@ -379,7 +379,6 @@ class SecretKeeper implements CertificateKeeper {
     if (memory === undefined) {
       memory = {
         facts: undefined,
-        generation: undefined,
         foreign: new Map(),
         ordered: new Set(),
         refused: new Map(),
