@@ -1,7 +1,7 @@
 // Generates what has a source elsewhere: proto/src/gen from the .proto files, types, reference and chart from crds/.
 // `--check` fails when the committed files are stale.
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -15,6 +15,21 @@ function generateInto(directory: string): void {
     stdio: "inherit",
   });
   if (result.status !== 0) process.exit(1);
+  writeDescriptors(directory);
+}
+
+/** All .proto sources as one FileDescriptorSet: what gRPC reflection answers from. */
+function writeDescriptors(directory: string): void {
+  const arguments_ = ["build", "--as-file-descriptor-set", "--exclude-source-info", "-o", "-#format=binpb"];
+  const { status, stdout } = spawnSync(join(root, "node_modules/.bin/buf"), arguments_, { cwd: root });
+  if (status !== 0) process.exit(1);
+  const lines = stdout.toString("base64").match(/.{1,100}/g) ?? [];
+  writeFileSync(
+    join(directory, "descriptors.ts"),
+    "// Generated from the .proto sources. DO NOT EDIT.\n\n/* eslint-disable */\n" +
+      "/** A serialized google.protobuf.FileDescriptorSet. */\n" +
+      `export const FILE_DESCRIPTOR_SET: Buffer = Buffer.from(\n  [\n${lines.map((line) => `    "${line}",\n`).join("")}  ].join(""),\n  "base64",\n);\n`,
+  );
 }
 
 function listFiles(directory: string): string[] {

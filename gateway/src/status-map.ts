@@ -93,13 +93,22 @@ export const STATUS_MAP: Readonly<Record<FailureCode, StatusEntry>> = {
     meaning: "A lease was to be granted under a chosen id that is in use.",
     remedy: "Choose another id, or let the cell choose.",
   },
+  "key-not-found": {
+    http: 404,
+    grpc: "NOT_FOUND",
+    title: "There is no such key",
+    outcome: NOT_APPLIED,
+    meaning: "A put was to keep the value or the lease of a key that does not exist.",
+    remedy: "Put the key with its value first.",
+  },
   "too-many-keys": {
     http: 409,
     grpc: "FAILED_PRECONDITION",
     title: "Too many keys are concerned",
     outcome: NOT_APPLIED,
-    meaning: "A lease would hold, or a deletion would remove, more keys than the limit.",
-    remedy: "Spread the keys over leases; delete in smaller ranges.",
+    meaning:
+      "A lease would hold, a deletion remove, or a sorted or filtered range or a compare look at, more keys than the limit.",
+    remedy: "Spread the keys over leases; delete, read or compare in smaller ranges.",
   },
   "request-expired": {
     http: 409,

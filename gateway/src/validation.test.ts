@@ -108,11 +108,41 @@ describe("validation", () => {
         txn({ compares: [{ key: Buffer.from("a"), target: "version", operator: "=", operand: 1, ...over }] }),
       );
     assert.equal(compare({ operand: "1" as LeaseId }), "invalid-argument");
-    assert.equal(compare({ operand: -1 }), "invalid-argument");
+    assert.equal(compare({ operand: 1.5 }), "invalid-argument");
+    assert.equal(compare({ operand: -1 }), undefined);
     assert.equal(compare({ target: "lease", operand: 5 }), "invalid-argument");
     assert.equal(compare({ target: "lease", operand: "0" as LeaseId }), undefined);
     assert.equal(compare({ target: "value", operand: Buffer.alloc(0) }), undefined);
     assert.equal(compare({ key: Buffer.alloc(0) }), "invalid-argument");
+  });
+
+  it("refuses a put that keeps what it brings, and a sort that has two directions", () => {
+    const put = (over: object): string | undefined =>
+      write({ kind: "put", key: Buffer.from("a"), value: Buffer.alloc(0), ...over });
+    assert.equal(put({ keep: "both" }), undefined);
+    assert.equal(put({ keep: "value", value: Buffer.from("x") }), "invalid-argument");
+    assert.equal(put({ keep: "lease", value: Buffer.from("x") }), undefined);
+    assert.equal(put({ keep: "lease", leaseId: "7" }), "invalid-argument");
+    assert.equal(put({ keep: "value", leaseId: "7" }), undefined);
+    assert.equal(put({ keep: "value", sequential: true }), "invalid-argument");
+    const range = (over: object): string | undefined =>
+      validateRead({ kind: "range", range: { key: Buffer.from("a") }, ...over }, LIMITS)?.code;
+    assert.equal(range({ sort: { target: "value" } }), undefined);
+    assert.equal(range({ sort: { target: "value" }, reverse: true }), "invalid-argument");
+    assert.equal(range({ filter: { minModRevision: -1 } }), "invalid-argument");
+  });
+
+  it("checks what stands in a transaction inside another", () => {
+    const inner = (over: object): string | undefined =>
+      write(txn({ success: [{ kind: "txn", compares: [], success: [], failure: [], ...over }] }));
+    const put = { kind: "put", key: Buffer.from("a"), value: Buffer.alloc(0) } as const;
+    assert.equal(inner({ success: [put] }), undefined);
+    assert.equal(inner({ success: [put, put] }), "duplicate-key");
+    assert.equal(inner({ failure: [{ ...put, key: Buffer.alloc(0) }] }), "invalid-argument");
+    assert.equal(
+      inner({ success: [{ ...put, value: Buffer.alloc(LIMITS.txnBytesMax) }] }),
+      "request-too-large",
+    );
   });
 
   it("checks TTLs, owners, revisions and limits", () => {

@@ -80,7 +80,19 @@ function validatePut(put: PutOperation, limits: Limits): Failure | undefined {
   if (put.sequential === true && keyLength + SEQUENCE_DIGITS > limits.keyBytesMax) {
     return refusal("request-too-large", `a sequential key needs room for ${SEQUENCE_DIGITS} digits`);
   }
+  if (put.keep !== undefined) {
+    const refused = keepFailure(put);
+    if (refused !== undefined) return refused;
+  }
   return put.leaseId === undefined ? undefined : leaseFailure(put.leaseId);
+}
+
+function keepFailure({ keep, value, leaseId, sequential }: PutOperation): Failure | undefined {
+  if (sequential === true) return invalid("a sequential put makes a new key, which has nothing to keep");
+  if (keep !== "lease" && value.length > 0) return invalid("a put that keeps the value brings none");
+  return keep !== "value" && leaseId !== undefined
+    ? invalid("a put that keeps the lease names none")
+    : undefined;
 }
 
 const SEQUENCE_DIGITS = 16;
@@ -93,6 +105,12 @@ function validateRangeOperation(operation: RangeOperation, limits: Limits): Fail
   if (revision !== undefined && !(Number.isSafeInteger(revision) && revision >= 1)) {
     return invalid("the revision is not a positive whole number");
   }
+  if (operation.sort !== undefined && operation.reverse === true) {
+    return invalid("a sorted range has its direction in its sort, not in reverse");
+  }
+  for (const bound of operation.filter === undefined ? [] : Object.values(operation.filter)) {
+    if (!(Number.isSafeInteger(bound) && bound >= 0)) return invalid("a bound of a filter is not a revision");
+  }
   return validateRange(operation.range, limits);
 }
 
@@ -104,6 +122,8 @@ function validateTxnOperation(operation: TxnOperation, limits: Limits): Failure 
       return validateRange(operation.range, limits);
     case "range":
       return validateRangeOperation(operation, limits);
+    case "txn":
+      return validateTxnParts(operation, limits);
   }
 }
 
@@ -111,11 +131,12 @@ function validateCompare(compare: Compare, limits: Limits): Failure | undefined 
   const { target, operand } = compare;
   const wanted = target === "value" ? "object" : target === "lease" ? "string" : "number";
   if (typeof operand !== wanted) return invalid(`the operand of a ${target} compare has the wrong type`);
-  if (typeof operand === "number" && !(Number.isSafeInteger(operand) && operand >= 0)) {
+  if (typeof operand === "number" && !Number.isSafeInteger(operand)) {
     return invalid(`the operand of a ${target} compare is not a whole number`);
   }
   if (typeof operand === "string" && operand !== "0" && !isLeaseId(operand)) return leaseFailure(operand);
-  return keyFailure(compare.key, limits);
+  const { key, rangeEnd } = compare;
+  return rangeEnd === undefined ? keyFailure(key, limits) : validateRange({ key, rangeEnd }, limits);
 }
 
 function rangeBytes(range: KeyRange): number {
@@ -123,9 +144,14 @@ function rangeBytes(range: KeyRange): number {
 }
 
 function operationBytes(operation: TxnOperation): number {
-  return operation.kind === "put"
-    ? operation.key.length + operation.value.length
-    : rangeBytes(operation.range);
+  switch (operation.kind) {
+    case "put":
+      return operation.key.length + operation.value.length;
+    case "txn":
+      return txnBytes(operation);
+    default:
+      return rangeBytes(operation.range);
+  }
 }
 
 function branchFailure(branch: readonly TxnOperation[], limits: Limits): Failure | undefined {
@@ -137,10 +163,32 @@ function branchFailure(branch: readonly TxnOperation[], limits: Limits): Failure
 }
 
 function compareBytes(compare: Compare): number {
-  return compare.key.length + (typeof compare.operand === "object" ? compare.operand.length : 8);
+  const operandBytes = typeof compare.operand === "object" ? compare.operand.length : 8;
+  return compare.key.length + (compare.rangeEnd?.length ?? 0) + operandBytes;
+}
+
+function txnBytes({ compares, success, failure }: TxnCommand): number {
+  let bytes = 0;
+  for (const compare of compares) bytes += compareBytes(compare);
+  for (const operation of success) bytes += operationBytes(operation);
+  for (const operation of failure) bytes += operationBytes(operation);
+  return bytes;
 }
 
 function validateTxn(txn: TxnCommand, limits: Limits): Failure | undefined {
+  const refused = validateTxnParts(txn, limits);
+  if (refused !== undefined) return refused;
+  const bytes = txnBytes(txn);
+  return bytes > limits.txnBytesMax
+    ? refusal(
+        "request-too-large",
+        `the transaction has ${bytes} bytes of keys and values: at most ${limits.txnBytesMax} are allowed`,
+      )
+    : undefined;
+}
+
+/** The state machine checks what a transaction and those inside it have together. */
+function validateTxnParts(txn: TxnCommand, limits: Limits): Failure | undefined {
   const { compares, success, failure } = txn;
   const most = Math.max(compares.length, success.length, failure.length);
   if (most > limits.txnOperationsMax) {
@@ -149,23 +197,16 @@ function validateTxn(txn: TxnCommand, limits: Limits): Failure | undefined {
       `the transaction has ${most} entries in one list: at most ${limits.txnOperationsMax} are allowed`,
     );
   }
-  let bytes = 0;
   for (const compare of compares) {
     const refused = validateCompare(compare, limits);
     if (refused !== undefined) return refused;
-    bytes += compareBytes(compare);
   }
-  const refused = branchFailure(success, limits) ?? branchFailure(failure, limits);
-  if (refused !== undefined) return refused;
-  for (const operation of success) bytes += operationBytes(operation);
-  for (const operation of failure) bytes += operationBytes(operation);
-  if (bytes > limits.txnBytesMax) {
-    return refusal(
-      "request-too-large",
-      `the transaction has ${bytes} bytes of keys and values: at most ${limits.txnBytesMax} are allowed`,
-    );
-  }
-  return duplicateFailure(success) ?? duplicateFailure(failure);
+  return (
+    branchFailure(success, limits) ??
+    branchFailure(failure, limits) ??
+    duplicateFailure(success) ??
+    duplicateFailure(failure)
+  );
 }
 
 /** One branch may write a key once: two puts would fight for one (revision, key) pair. */

@@ -64,9 +64,8 @@ export function grows(operation: WriteOperation): boolean {
     case "lease-grant":
       return true;
     case "txn":
-      return (
-        operation.success.some((step) => step.kind === "put") ||
-        operation.failure.some((step) => step.kind === "put")
+      return [operation.success, operation.failure].some((branch) =>
+        branch.some((step) => step.kind === "put" || (step.kind === "txn" && grows(step))),
       );
     case "delete":
     case "lease-revoke":

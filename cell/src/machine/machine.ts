@@ -25,6 +25,7 @@ import { leaseKey } from "./keys.ts";
 import { attachedKeys, leaseRecord, LeaseTable, readLeaseRecord } from "./leases.ts";
 import { keyAfter } from "./live-scan.ts";
 import { PendingRows } from "./pending-rows.ts";
+import { orderedRefusal } from "./ordered-range.ts";
 import { rangeRefusal, readRange } from "./range.ts";
 import { RecordCache } from "./records.ts";
 import { DEFAULT_SETTINGS } from "./settings.ts";
@@ -208,9 +209,10 @@ class CellMachine implements LoadableMachine {
   range(namespaceId: NamespaceId, operation: RangeOperation, reader: StoreReader): RangeResult | Failure {
     const namespace = this.state.namespaces.get(namespaceId);
     if (namespace === undefined) return refusal("namespace-not-found", "this cell has no such namespace");
-    const refused = rangeRefusal(this.state, namespace, operation);
-    if (refused !== undefined) return refused;
     const reads = { state: this.state, keys: this.keys, reader };
+    const refused =
+      rangeRefusal(this.state, namespace, operation) ?? orderedRefusal(reads, namespace, operation);
+    if (refused !== undefined) return refused;
     const result = readRange(reads, namespace, operation, this.revision);
     this.keys.cache.trim();
     return result;

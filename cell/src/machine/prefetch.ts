@@ -51,14 +51,20 @@ export class Prefetch {
         if (operation.leaseId !== undefined) this.lease(namespaceId, operation.leaseId);
         // A sequential key does not exist yet, and is not known yet.
         if (operation.sequential === true) return undefined;
-        return this.key(namespaceId, operation.key, operation.returnPrevious === true);
+        return this.key(
+          namespaceId,
+          operation.key,
+          operation.returnPrevious === true || operation.keep !== undefined,
+        );
       case "delete":
         if (operation.range.rangeEnd === undefined) {
           this.key(namespaceId, operation.range.key, operation.returnPrevious === true);
         }
         return undefined;
       case "txn":
-        for (const { key, target } of operation.compares) this.key(namespaceId, key, target === "value");
+        for (const { key, rangeEnd, target } of operation.compares) {
+          if (rangeEnd === undefined) this.key(namespaceId, key, target === "value");
+        }
         this.branch(namespaceId, operation.success);
         this.branch(namespaceId, operation.failure);
         return undefined;

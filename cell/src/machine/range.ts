@@ -1,34 +1,28 @@
 /** Range reads: the newest state, or a retained revision. */
 import type { Failure, KeyValue, RangeOperation, RangeResult, Revision } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
-import type { StoreReader } from "../store/types.ts";
 import { compacted, futureRevision, refusal } from "./failures.ts";
+import { isOrdered, readOrdered } from "./ordered-range.ts";
+import type { RangeAnswer, RangeReads } from "./range-reads.ts";
+import {
+  nextPage,
+  placeOf,
+  ReplyBounds,
+  rowsAsOf,
+  scanOf,
+  storedValue,
+  VALUE_PAGE_BYTES,
+  VALUE_PAGE_KEYS,
+} from "./range-reads.ts";
 import type { Place } from "./history-reads.ts";
-import type { KeyStates } from "./key-states.ts";
 import { keyValue, rowKeyValue } from "./key-states.ts";
-import type { KeySpan, Met } from "./live-scan.ts";
-import { KeyScan, spanOf } from "./live-scan.ts";
+import type { Met } from "./live-scan.ts";
+import { spanOf } from "./live-scan.ts";
 import { EMPTY } from "./bytes.ts";
-import type { HistoryRow } from "./rows.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
 
 /** Keys counted beyond what is answered; further ones are not counted unless only the count is asked for. */
 export const COUNT_MAX = 100_000;
-const VALUE_PAGE_KEYS = 256;
-const VALUE_PAGE_BYTES = 1024 * 1024;
-
-export interface RangeReads {
-  readonly state: MachineState;
-  readonly keys: KeyStates;
-  readonly reader: StoreReader;
-}
-
-interface RangeAnswer {
-  readonly kvs: KeyValue[];
-  count: number;
-  more: boolean;
-}
-
 /** undefined when the range may be read. Also what fails a whole transaction before it writes (B11). */
 export function rangeRefusal(
   state: MachineState,
@@ -59,9 +53,11 @@ export function readRange(
   reflected: Revision,
 ): RangeResult {
   const past = operation.revision !== undefined && operation.revision !== 0 && operation.revision < reflected;
-  const answer = past
-    ? readPast(reads, namespace, operation, operation.revision)
-    : readNewest(reads, namespace, operation);
+  const answer = isOrdered(operation)
+    ? readOrdered(reads, namespace, operation, past ? operation.revision : undefined)
+    : past
+      ? readPast(reads, namespace, operation, operation.revision)
+      : readNewest(reads, namespace, operation);
   return { kind: "range", revision: reflected, kvs: answer.kvs, count: answer.count, more: answer.more };
 }
 
@@ -108,34 +104,6 @@ function readOne(reads: RangeReads, namespace: NamespaceState, operation: RangeO
   return { kvs: [keys.answer(record, reader)], count: 1, more: false };
 }
 
-/** What one reply may still hold: the asked limit, the replicated bounds, at least one key. */
-class ReplyBounds {
-  keysLeft: number;
-  private bytesLeft: number;
-  readonly keysOnly: boolean;
-
-  constructor(reads: RangeReads, operation: RangeOperation) {
-    const { rangeKeysMax, rangeReplyBytesMax } = reads.state.settings.limits;
-    const asked = operation.limit === undefined || operation.limit === 0 ? rangeKeysMax : operation.limit;
-    this.keysLeft = Math.min(asked, rangeKeysMax);
-    this.bytesLeft = rangeReplyBytesMax;
-    this.keysOnly = operation.keysOnly === true;
-  }
-
-  /** @returns false when `kv` does not fit any more; nothing fits after it. */
-  take(kv: KeyValue, first: boolean): boolean {
-    if (this.keysLeft <= 0) return false;
-    const bytes = kv.key.length + kv.value.length;
-    if (bytes > this.bytesLeft && !first) {
-      this.keysLeft = 0;
-      return false;
-    }
-    this.keysLeft -= 1;
-    this.bytesLeft -= bytes;
-    return true;
-  }
-}
-
 interface Page {
   readonly page: readonly Met[];
   readonly answer: RangeAnswer;
@@ -160,24 +128,6 @@ function addPage(reads: RangeReads, namespace: NamespaceState, { page, answer, b
     if (!bounds.take(kv, answer.kvs.length === 0)) return;
     answer.kvs.push(kv);
   }
-}
-
-function storedValue(row: HistoryRow | undefined): Uint8Array {
-  assert(row !== undefined && !row.deletion, "index names a put in history");
-  return row.value;
-}
-
-function placeOf(row: { readonly modRevision: number; readonly sub: number }): Place {
-  return { revision: row.modRevision, sub: row.sub };
-}
-
-function scanOf(
-  reads: RangeReads,
-  namespace: NamespaceState,
-  span: KeySpan,
-  how: { readonly reverse: boolean; readonly deleted: boolean },
-): KeyScan {
-  return new KeyScan(reads.keys, { namespaceId: namespace.id, span, ...how }, reads.reader);
 }
 
 /** Walks every key that was or is there, and each key's chain of rows back to the asked revision. */
@@ -206,56 +156,4 @@ function readPast(
   }
   answer.more = operation.countOnly !== true && answer.kvs.length < answer.count;
   return answer;
-}
-
-function nextPage(scan: KeyScan): Met[] {
-  const page: Met[] = [];
-  for (let bytes = 0; page.length < VALUE_PAGE_KEYS && bytes < VALUE_PAGE_BYTES;) {
-    const met = scan.next();
-    if (met === undefined) break;
-    page.push(met);
-    bytes += met.record?.size ?? met.row?.size ?? 0;
-  }
-  return page;
-}
-
-/** For each key the put that was its newest change at `revision`; undefined when it did not exist then. */
-function rowsAsOf(
-  reads: RangeReads,
-  namespace: NamespaceState,
-  page: readonly Met[],
-  revision: number,
-): (HistoryRow | undefined)[] {
-  const rows = new Array<HistoryRow | undefined>(page.length).fill(undefined);
-  let positions: number[] = [];
-  let places: Place[] = [];
-  for (const [i, met] of page.entries()) {
-    const newest = met.record ?? met.row;
-    assert(newest !== undefined, "a scanned key has a record or a row");
-    if (newest.modRevision <= revision && !met.live) continue;
-    positions.push(i);
-    places.push(placeOf(newest));
-  }
-  while (places.length > 0) {
-    const found = reads.keys.history.getMany(namespace.id, places, reads.reader);
-    const nextPositions: number[] = [];
-    const nextPlaces: Place[] = [];
-    for (const [i, row] of found.entries()) {
-      // Only a deletion below the compaction point may be gone while a later row still names it.
-      if (row === undefined) continue;
-      if (row.revision <= revision) {
-        if (!row.deletion) rows[positions[i] as number] = row;
-      } else if (goesOn(row, revision)) {
-        nextPositions.push(positions[i] as number);
-        nextPlaces.push({ revision: row.previousRevision, sub: row.previousSub });
-      }
-    }
-    positions = nextPositions;
-    places = nextPlaces;
-  }
-  return rows;
-}
-
-function goesOn(row: HistoryRow, revision: number): boolean {
-  return row.previousRevision > 0 && !(row.previousDeleted && row.previousRevision <= revision);
 }

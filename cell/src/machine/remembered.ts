@@ -101,18 +101,17 @@ function part(operation: WriteOperation | TxnOperation): number {
 
 function withoutReads(result: WriteResult): WriteResult {
   if (result.kind === "put" || result.kind === "delete") return bare(result);
-  if (result.kind !== "txn") return result;
-  return {
-    ...result,
-    responses: result.responses.map(bare),
-    failures: result.failures.map(({ index }) => ({ index })),
-  };
+  return result.kind === "txn" ? bare(result) : result;
 }
 
 function bare<T extends TxnOperationResult>(response: T): T;
 function bare(response: TxnOperationResult): TxnOperationResult {
   if (response.kind === "range") return { ...response, kvs: [], more: true };
   if (response.kind === "delete") return { ...response, previous: [] };
+  if (response.kind === "txn") {
+    const failures = response.failures.map(({ index }) => ({ index }));
+    return { ...response, responses: response.responses.map((inner) => bare(inner)), failures };
+  }
   const { kind, revision, key, createRevision, version } = response;
   return { kind, revision, key, createRevision, version };
 }

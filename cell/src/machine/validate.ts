@@ -22,7 +22,17 @@ export function putRefusal(put: PutOperation, limits: Limits): Failure | undefin
   if (put.value.length > limits.valueBytesMax) {
     return refusal("request-too-large", `a value is at most ${limits.valueBytesMax} bytes`);
   }
-  return undefined;
+  return put.keep === undefined ? undefined : keepRefusal(put);
+}
+
+function keepRefusal({ keep, value, leaseId, sequential }: PutOperation): Failure | undefined {
+  if (sequential === true) return refusal("invalid-argument", "a sequential put has nothing to keep");
+  if (keep !== "lease" && value.length > 0) {
+    return refusal("invalid-argument", "a put that keeps the value brings none");
+  }
+  return keep !== "value" && leaseId !== undefined
+    ? refusal("invalid-argument", "a put that keeps the lease names none")
+    : undefined;
 }
 
 export function deleteRefusal(operation: DeleteOperation, limits: Limits): Failure | undefined {
@@ -35,50 +45,101 @@ function keyTooLong(limits: Limits): Failure {
   return refusal("invalid-argument", `a key is at most ${limits.keyBytesMax} bytes`);
 }
 
-/** Both branches are checked, also the one that will not be taken. `revision`: what the transaction would write at. */
+/**
+ * Both branches are checked, also the one that will not be taken, and all transactions inside. `revision`: what the
+ * transaction would write at.
+ */
 export function txnRefusal(txn: TxnCommand, limits: Limits, revision: number): Failure | undefined {
-  const { compares, success, failure } = txn;
-  const operations = Math.max(compares.length, success.length, failure.length);
-  if (operations > limits.txnOperationsMax) {
-    return refusal("too-many-operations", `a transaction has at most ${limits.txnOperationsMax} operations`);
-  }
   if (txnBytes(txn) > limits.txnBytesMax) {
     return refusal("request-too-large", `a transaction is at most ${limits.txnBytesMax} bytes`);
+  }
+  if (operationsOf(txn) > TXN_OPERATIONS_TOTAL_MAX) {
+    return refusal(
+      "too-many-operations",
+      `a transaction has at most ${TXN_OPERATIONS_TOTAL_MAX} operations with all transactions inside`,
+    );
+  }
+  const written = checkTxn(txn, { limits, revision, budget: limits.txnOperationsMax });
+  return "code" in written ? written : undefined;
+}
+
+/** Keeps the comparison of all writes with each other short. Decides outcomes: never changed without a format version. */
+const TXN_OPERATIONS_TOTAL_MAX = 1024;
+
+function operationsOf({ success, failure }: TxnCommand): number {
+  let operations = success.length + failure.length;
+  for (const branch of [success, failure]) {
+    for (const operation of branch) if (operation.kind === "txn") operations += operationsOf(operation);
+  }
+  return operations;
+}
+
+interface Checking {
+  readonly limits: Limits;
+  readonly revision: number;
+  /** Operations that a list may have; those of a transaction inside have what is left. */
+  readonly budget: number;
+}
+
+/** What one branch, with both branches of each transaction inside it, may write. */
+interface Written {
+  readonly puts: readonly Uint8Array[];
+  readonly deletes: readonly KeySpan[];
+}
+
+function checkTxn(txn: TxnCommand, checking: Checking): Written | Failure {
+  const { compares, success, failure } = txn;
+  const { limits, revision, budget } = checking;
+  const operations = Math.max(compares.length, success.length, failure.length);
+  if (operations > budget) {
+    return refusal("too-many-operations", `a transaction has at most ${limits.txnOperationsMax} operations`);
   }
   for (const compare of compares) {
     const refused = compareRefusal(compare, limits);
     if (refused !== undefined) return refused;
   }
-  return branchRefusal(success, limits, revision) ?? branchRefusal(failure, limits, revision);
+  const inside = { limits, revision, budget: budget - operations };
+  const whenTrue = checkBranch(success, inside);
+  if ("code" in whenTrue) return whenTrue;
+  const whenFalse = checkBranch(failure, inside);
+  if ("code" in whenFalse) return whenFalse;
+  return {
+    puts: [...whenTrue.puts, ...whenFalse.puts],
+    deletes: [...whenTrue.deletes, ...whenFalse.deletes],
+  };
 }
 
 function compareRefusal(compare: Compare, limits: Limits): Failure | undefined {
-  if (compare.key.length === 0) return refusal("invalid-argument", "a key is not empty");
+  if (compare.key.length === 0 && compare.rangeEnd === undefined) {
+    return refusal("invalid-argument", "a key is not empty");
+  }
   return compare.key.length > limits.keyBytesMax ? keyTooLong(limits) : undefined;
 }
 
 function txnBytes(txn: TxnCommand): number {
   let bytes = 0;
-  for (const { key, operand } of txn.compares) {
-    bytes += key.length + (operand instanceof Uint8Array ? operand.length : 8);
+  for (const { key, rangeEnd, operand } of txn.compares) {
+    bytes += key.length + (rangeEnd?.length ?? 0) + (operand instanceof Uint8Array ? operand.length : 8);
   }
   for (const branch of [txn.success, txn.failure]) {
     for (const operation of branch) {
       if (operation.kind === "put") bytes += operation.key.length + operation.value.length;
+      else if (operation.kind === "txn") bytes += txnBytes(operation);
       else bytes += operation.range.key.length + (operation.range.rangeEnd?.length ?? 0);
     }
   }
   return bytes;
 }
 
-/** A key may be written once in a branch, whatever the order: no put twice, no put inside a deleted range (A5). */
-function branchRefusal(
-  operations: readonly TxnOperation[],
-  limits: Limits,
-  revision: number,
-): Failure | undefined {
+/**
+ * A key may be written once in a branch, whatever the order: no put twice, no put inside a deleted range (A5). The two
+ * branches of a transaction inside exclude each other, so they may write the same keys.
+ */
+function checkBranch(operations: readonly TxnOperation[], checking: Checking): Written | Failure {
+  const { limits, revision } = checking;
   const puts: Uint8Array[] = [];
   const deletes: KeySpan[] = [];
+  const inside: Written[] = [];
   for (const operation of operations) {
     if (operation.kind === "put") {
       const refused = putRefusal(operation, limits);
@@ -89,21 +150,44 @@ function branchRefusal(
       if (refused !== undefined) return refused;
       const span = spanOf(operation.range);
       if (span !== undefined) deletes.push(span);
+    } else if (operation.kind === "txn") {
+      const written = checkTxn(operation, checking);
+      if ("code" in written) return written;
+      inside.push(written);
     }
   }
-  if (puts.length < 2 && (puts.length === 0 || deletes.length === 0)) return undefined;
-  return writtenTwice(puts, deletes)
+  let twice = writtenTwice(puts, deletes);
+  for (const written of inside) {
+    twice ||= collides(written, puts, deletes);
+    puts.push(...written.puts);
+    deletes.push(...written.deletes);
+  }
+  return twice
     ? refusal("duplicate-key", "a transaction writes the same key twice in one branch")
-    : undefined;
+    : { puts, deletes };
 }
 
-function writtenTwice(puts: Uint8Array[], deletes: readonly KeySpan[]): boolean {
-  puts.sort(compareBytes);
-  for (let i = 1; i < puts.length; i++) {
-    if (equalBytes(puts[i - 1] as Uint8Array, puts[i] as Uint8Array)) return true;
+function writtenTwice(puts: readonly Uint8Array[], deletes: readonly KeySpan[]): boolean {
+  if (puts.length < 2 && (puts.length === 0 || deletes.length === 0)) return false;
+  const sorted = puts.toSorted(compareBytes);
+  for (let i = 1; i < sorted.length; i++) {
+    if (equalBytes(sorted[i - 1] as Uint8Array, sorted[i] as Uint8Array)) return true;
   }
-  return deletes.some(({ from, to }) =>
-    puts.some((key) => compareBytes(key, from) >= 0 && (to === undefined || compareBytes(key, to) < 0)),
+  return inAny(puts, deletes);
+}
+
+/** Whether what stands before or beside a transaction writes what one of its branches writes. */
+function collides(written: Written, puts: readonly Uint8Array[], deletes: readonly KeySpan[]): boolean {
+  return (
+    puts.some((key) => written.puts.some((other) => equalBytes(key, other))) ||
+    inAny(puts, written.deletes) ||
+    inAny(written.puts, deletes)
+  );
+}
+
+function inAny(keys: readonly Uint8Array[], spans: readonly KeySpan[]): boolean {
+  return spans.some(({ from, to }) =>
+    keys.some((key) => compareBytes(key, from) >= 0 && (to === undefined || compareBytes(key, to) < 0)),
   );
 }
 

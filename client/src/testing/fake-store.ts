@@ -267,6 +267,8 @@ export class FakeStore {
           return { result: { $case: "delete", value: this.#delete(step.value) } };
         case "range":
           return { result: { $case: "range", value: this.#range(step.value) } };
+        // The client sends none.
+        case "txn":
         case undefined:
           throw new Refusal("invalid-argument");
       }

@@ -81,6 +81,8 @@ function mapStep({ result }: coordination.TxnStepResult): TxnStepResult {
       return mapDelete(result.value);
     case "range":
       return mapRange(result.value);
+    // Of a transaction inside, which this client does not send.
+    case "txn":
     case undefined:
       throw new LockstepError(
         "protocol-error",

@@ -22,6 +22,7 @@ export type FailureCode =
   | "future-revision"
   | "lease-not-found"
   | "lease-exists"
+  | "key-not-found"
   | "too-many-keys"
   | "request-expired"
   | "namespace-not-found"

@@ -32,7 +32,8 @@ export interface Limits {
 
 export const LIMITS: Limits = {
   keyBytesMax: 4 * 1024,
-  valueBytesMax: 1024 * 1024,
+  // What etcd lets a request have, which kube-apiserver counts on.
+  valueBytesMax: 1536 * 1024,
   txnBytesMax: 1536 * 1024,
   txnOperationsMax: 128,
   requestBytesMax: 2 * 1024 * 1024,

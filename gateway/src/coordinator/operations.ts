@@ -56,6 +56,11 @@ export interface PutOperation {
   readonly sequential?: boolean;
   /** Answer with the state before this put. */
   readonly returnPrevious?: boolean;
+  /**
+   * Leave the value, or the lease, as it is: `value` is then empty, `leaseId` absent. Refused with `key-not-found` when
+   * the key does not exist; a sequential put keeps nothing.
+   */
+  readonly keep?: "value" | "lease" | "both";
 }
 
 export interface DeleteOperation {
@@ -78,6 +83,28 @@ export interface RangeOperation {
   readonly countOnly?: boolean;
   /** Descending key order. */
   readonly reverse?: boolean;
+  /**
+   * Another order than the keys'; keys that compare equal stay in key order. With `reverse` absent. Refused with
+   * `too-many-keys` when the range holds more than 100,000 keys, as is a range with a {@link filter}.
+   */
+  readonly sort?: RangeSort;
+  /** Only keys that pass all given bounds. `count` is still that of the whole range. */
+  readonly filter?: RangeFilter;
+}
+
+export type SortTarget = "version" | "create-revision" | "mod-revision" | "value";
+
+export interface RangeSort {
+  readonly target: SortTarget;
+  readonly descending?: boolean;
+}
+
+/** Inclusive bounds; absent: none. */
+export interface RangeFilter {
+  readonly minModRevision?: number;
+  readonly maxModRevision?: number;
+  readonly minCreateRevision?: number;
+  readonly maxCreateRevision?: number;
 }
 
 export type CompareTarget = "version" | "create-revision" | "mod-revision" | "value" | "lease";
@@ -89,15 +116,23 @@ export type CompareOperator = "=" | "!=" | "<" | ">";
  */
 export interface Compare {
   readonly key: Uint8Array;
+  /**
+   * Every key of the range must hold, as in {@link KeyRange}; a range without keys compares like one missing key.
+   * Refused with `too-many-keys` when it holds more than 100,000.
+   */
+  readonly rangeEnd?: Uint8Array;
   readonly target: CompareTarget;
   readonly operator: CompareOperator;
   /** number for version and revisions, LeaseId for lease, bytes for value. */
   readonly operand: number | LeaseId | Uint8Array;
 }
 
-export type TxnOperation = PutOperation | DeleteOperation | RangeOperation;
+export type TxnOperation = PutOperation | DeleteOperation | RangeOperation | TxnCommand;
 
-/** If all `compares` hold then `success`, else `failure`; all in one revision, atomically. */
+/**
+ * If all `compares` hold then `success`, else `failure`; all in one revision, atomically. A transaction inside one
+ * decides on the state before the outermost, and has the operations that its parent's largest list left over.
+ */
 export interface TxnCommand {
   readonly kind: "txn";
   readonly compares: readonly Compare[];

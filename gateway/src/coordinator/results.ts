@@ -27,7 +27,7 @@ export interface RangeResult {
   /** The cell's revision that the answer reflects (not the asked one). */
   readonly revision: Revision;
   readonly kvs: readonly KeyValue[];
-  /** Keys in the range at that revision, ignoring `limit`. Counted only up to 100,000 unless `countOnly`. */
+  /** Keys in the range at that revision, ignoring `limit` and `filter`. Counted only up to 100,000 unless `countOnly`. */
   readonly count: number;
   /** The limit, or the reply's byte bound, cut the answer: go on after the last key. */
   readonly more: boolean;
@@ -37,11 +37,11 @@ export interface RangeResult {
 export interface CompareFailure {
   /** Position in `compares`. */
   readonly index: number;
-  /** The key's state; absent when the key does not exist. Its value is cut to 1,024 bytes. */
+  /** The key's state (of a range: the first that failed); absent when the key does not exist. Its value is cut to 1,024 bytes. */
   readonly actual?: KeyValue;
 }
 
-export type TxnOperationResult = PutResult | DeleteResult | RangeResult;
+export type TxnOperationResult = PutResult | DeleteResult | RangeResult | TxnResult;
 
 export interface TxnResult {
   readonly kind: "txn";
@@ -50,7 +50,7 @@ export interface TxnResult {
   readonly revision: Revision;
   /** One for each operation of the branch taken. */
   readonly responses: readonly TxnOperationResult[];
-  /** All compares that failed, in order; empty when it succeeded. */
+  /** All compares that failed, in order; empty when it succeeded, and in a transaction inside another. */
   readonly failures: readonly CompareFailure[];
 }
 

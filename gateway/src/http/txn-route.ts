@@ -145,6 +145,8 @@ function resultJson(result: TxnOperationResult): Json {
       const { revision, count, more } = result;
       return { get: { items: result.kvs.map((kv) => keyValueJson(kv)), count, more, revision } };
     }
+    case "txn":
+      return { txn: txnJson(result) };
   }
 }
 

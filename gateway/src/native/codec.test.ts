@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { coordination as proto } from "@lockstep/proto";
 import fc from "fast-check";
-import type { KeyValue, LeaseId, Revision, TxnOperationResult, WatchEvent } from "../coordinator/index.ts";
+import type {
+  KeyValue,
+  LeaseId,
+  Revision,
+  TxnOperationResult,
+  TxnResult,
+  WatchEvent,
+} from "../coordinator/index.ts";
 import { FrameDecoder } from "./decode-frame.ts";
 import type { DecodedOperation } from "./decode-operation.ts";
 import { OperationDecoder } from "./decode-operation.ts";
@@ -51,19 +58,30 @@ const compare: fc.Arbitrary<proto.Compare> = fc.record({
   value: bytes,
   leaseId,
 });
-const step: fc.Arbitrary<proto.TxnStep> = fc.oneof(
+const few = { maxLength: 4 };
+const plainStep: fc.Arbitrary<proto.TxnStep> = fc.oneof(
   put.map((value) => ({ step: { $case: "put" as const, value } })),
   remove.map((value) => ({ step: { $case: "delete" as const, value } })),
   rangeOperation.map((value) => ({ step: { $case: "range" as const, value } })),
 );
-const few = { maxLength: 4 };
+const txnOf = (steps: fc.Arbitrary<proto.TxnStep>): fc.Arbitrary<proto.TxnOperation> =>
+  fc.record({
+    compares: fc.array(compare, few),
+    success: fc.array(steps, few),
+    failure: fc.array(steps, few),
+  });
+const step: fc.Arbitrary<proto.TxnStep> = fc.oneof(
+  { weight: 4, arbitrary: plainStep },
+  {
+    weight: 1,
+    arbitrary: txnOf(plainStep).map((value) => ({ step: { $case: "txn" as const, value } })),
+  },
+);
 const operation: fc.Arbitrary<NonNullable<proto.Operation["operation"]>> = fc.oneof(
   put.map((value) => ({ $case: "put" as const, value })),
   remove.map((value) => ({ $case: "delete" as const, value })),
   rangeOperation.map((value) => ({ $case: "range" as const, value })),
-  fc
-    .record({ compares: fc.array(compare, few), success: fc.array(step, few), failure: fc.array(step, few) })
-    .map((value) => ({ $case: "txn" as const, value })),
+  txnOf(step).map((value) => ({ $case: "txn" as const, value })),
   fc
     .record({ leaseId, ttlMs: safe, owner: fc.string() })
     .map((value) => ({ $case: "leaseGrant" as const, value })),
@@ -100,7 +118,17 @@ function expectedDelete(message: proto.DeleteOperation): unknown {
 function expectedStep({ step: entry }: proto.TxnStep): unknown {
   assert.ok(entry);
   if (entry.$case === "put") return expectedPut(entry.value);
+  if (entry.$case === "txn") return expectedTxn(entry.value);
   return entry.$case === "delete" ? expectedDelete(entry.value) : expectedRangeOperation(entry.value);
+}
+
+function expectedTxn(message: proto.TxnOperation): unknown {
+  return {
+    kind: "txn",
+    compares: message.compares.map(expectedCompare),
+    success: message.success.map(expectedStep),
+    failure: message.failure.map(expectedStep),
+  };
 }
 
 const TARGETS = ["", "version", "create-revision", "mod-revision", "value", "lease"];
@@ -122,12 +150,7 @@ function expectedOperation(message: NonNullable<proto.Operation["operation"]>): 
     case "range":
       return expectedRangeOperation(message.value);
     case "txn":
-      return {
-        kind: "txn",
-        compares: message.value.compares.map(expectedCompare),
-        success: message.value.success.map(expectedStep),
-        failure: message.value.failure.map(expectedStep),
-      };
+      return expectedTxn(message.value);
     case "leaseGrant": {
       const { ttlMs, owner } = message.value;
       const lease = message.value.leaseId === "0" ? {} : { leaseId: message.value.leaseId };
@@ -195,7 +218,20 @@ const rangeResult = fc.record({
   count: safe,
   more: fc.boolean(),
 });
-const txnResponse = fc.oneof(putResult, deleteResult, rangeResult) as fc.Arbitrary<TxnOperationResult>;
+const plainResponse = fc.oneof(putResult, deleteResult, rangeResult) as fc.Arbitrary<TxnOperationResult>;
+const txnResponse = fc.oneof(
+  { weight: 4, arbitrary: plainResponse },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      kind: fc.constant("txn" as const),
+      succeeded: fc.boolean(),
+      revision,
+      responses: fc.array(plainResponse, few),
+      failures: fc.constant([]),
+    }) as fc.Arbitrary<TxnOperationResult>,
+  },
+);
 const result = fc.oneof(
   putResult,
   deleteResult,
@@ -244,8 +280,15 @@ function message(entry: EncodableResult): proto.Result {
         return { $case: "delete", value: { ...part, previous: part.previous.map((kv) => previous(kv)!) } };
       case "range":
         return { $case: "range", value: { ...part, kvs: part.kvs.map((kv) => previous(kv)!) } };
+      case "txn":
+        return { $case: "txn", value: txn(part) };
     }
   };
+  const txn = (part: TxnResult): proto.TxnResult => ({
+    ...part,
+    responses: part.responses.map((inner) => ({ result: small(inner) })),
+    failures: part.failures.map(({ index, actual }) => ({ index, actual: previous(actual) })),
+  });
   switch (entry.kind) {
     case "put":
     case "delete":
@@ -255,11 +298,7 @@ function message(entry: EncodableResult): proto.Result {
       return {
         result: {
           $case: "txn",
-          value: {
-            ...entry,
-            responses: entry.responses.map((part) => ({ result: small(part) })),
-            failures: entry.failures.map(({ index, actual }) => ({ index, actual: previous(actual) })),
-          },
+          value: txn(entry),
         },
       };
     case "lease-grant":

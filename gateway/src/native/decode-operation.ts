@@ -296,7 +296,7 @@ export class OperationDecoder {
       case 0x12:
         return decodeDelete(r);
       case 0x1a:
-        return this.decodeTxn();
+        return this.decodeTxn(0);
       case 0x22:
         return decodeLeaseGrant(r);
       case 0x2a:
@@ -369,7 +369,8 @@ export class OperationDecoder {
       : { kind: "range", range, revision: revision as Revision, limit, keysOnly, countOnly, reverse };
   }
 
-  private decodeTxn(): TxnCommand {
+  /** `depth`: of transactions around this one. */
+  private decodeTxn(depth: number): TxnCommand {
     const r = this.reader;
     const outer = r.enter();
     const compares: Compare[] = [];
@@ -377,18 +378,19 @@ export class OperationDecoder {
     const failure: TxnOperation[] = [];
     // One more than allowed is enough for validation to say so; a frame full of two-byte steps is not decoded.
     const most = this.txnOperationsMax + 1;
+    if (depth > this.txnOperationsMax) throw new MalformedError("transactions are too deep in each other");
     while (r.position < r.limit) {
       const tag = r.uint32();
       if (tag === 0x0a && compares.length < most) compares.push(decodeCompare(r));
-      else if (tag === 0x12 && success.length < most) success.push(this.decodeStep());
-      else if (tag === 0x1a && failure.length < most) failure.push(this.decodeStep());
+      else if (tag === 0x12 && success.length < most) success.push(this.decodeStep(depth));
+      else if (tag === 0x1a && failure.length < most) failure.push(this.decodeStep(depth));
       else r.skip(tag);
     }
     r.leave(outer);
     return { kind: "txn", compares, success, failure };
   }
 
-  private decodeStep(): TxnOperation {
+  private decodeStep(depth: number): TxnOperation {
     const r = this.reader;
     const outer = r.enter();
     let step: TxnOperation | undefined;
@@ -397,6 +399,7 @@ export class OperationDecoder {
       if (tag === 0x0a) step = decodePut(r);
       else if (tag === 0x12) step = decodeDelete(r);
       else if (tag === 0x1a) step = this.decodeRangeOperation();
+      else if (tag === 0x22) step = this.decodeTxn(depth + 1);
       else r.skip(tag);
     }
     r.leave(outer);

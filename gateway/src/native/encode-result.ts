@@ -95,6 +95,9 @@ function writeStep(w: ReverseWriter, tag: number, result: TxnOperationResult): v
     case "range":
       writeRange(w, 0x1a, result);
       break;
+    case "txn":
+      writeTxn(w, 0x22, result);
+      break;
   }
   w.close(tag, before);
 }

@@ -9,6 +9,8 @@ const TWO_28 = 2 ** 28;
 const TWO_32 = 2 ** 32;
 /** High words from here on exceed Number.MAX_SAFE_INTEGER. */
 const SAFE_HIGH_WORD = 2 ** 21;
+/** High words from here on make an int64 negative. */
+const SIGN_HIGH_WORD = 2 ** 31;
 
 /**
  * Reads protobuf wire format in place, without copies and without BigInt on the usual path. One instance is reused
@@ -55,6 +57,20 @@ export class ProtoReader {
     this.words();
     if (this.high >= SAFE_HIGH_WORD) throw new MalformedError("a number is above 2^53 - 1");
     return this.high * TWO_32 + this.low;
+  }
+
+  /** An int64 as a number; what no safe integer can hold becomes the nearest one that can. */
+  int53(): number {
+    const first = this.buffer[this.position] as number;
+    if (first < 0x80 && this.position < this.limit) {
+      this.position += 1;
+      return first;
+    }
+    this.words();
+    const { low, high } = this;
+    if (high < SAFE_HIGH_WORD) return high * TWO_32 + low;
+    if (high < SIGN_HIGH_WORD) return Number.MAX_SAFE_INTEGER;
+    return Math.max(Number.MIN_SAFE_INTEGER, (high - TWO_32) * TWO_32 + low);
   }
 
   /** An int64 as decimal text. May be negative: validation refuses that. */

@@ -226,7 +226,7 @@ export class MemoryCoordinator implements Coordinator {
     const next = (current + 1) as Revision;
     switch (operation.kind) {
       case "put": {
-        const failure = namespace.missingLease([operation]);
+        const failure = namespace.refusalOf([operation]);
         return failure ?? this.commit(namespace, namespace.put(operation, next));
       }
       case "delete":

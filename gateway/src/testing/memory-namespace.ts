@@ -11,9 +11,11 @@ import type {
   LeaseId,
   PutOperation,
   PutResult,
+  RangeFilter,
   RangeOperation,
   RangeResult,
   Revision,
+  SortTarget,
   TxnCommand,
   TxnOperation,
   TxnOperationResult,
@@ -63,6 +65,49 @@ function order(left: number | bigint, right: number | bigint): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
+function passes(kv: KeyValue, filter: RangeFilter = {}): boolean {
+  const { minModRevision = 0, maxModRevision = Infinity } = filter;
+  const { minCreateRevision = 0, maxCreateRevision = Infinity } = filter;
+  return (
+    kv.modRevision >= minModRevision &&
+    kv.modRevision <= maxModRevision &&
+    kv.createRevision >= minCreateRevision &&
+    kv.createRevision <= maxCreateRevision
+  );
+}
+
+function sortOrder(a: KeyValue, b: KeyValue, target: SortTarget): number {
+  switch (target) {
+    case "value":
+      return Buffer.compare(a.value, b.value);
+    case "version":
+      return a.version - b.version;
+    case "create-revision":
+      return a.createRevision - b.createRevision;
+    case "mod-revision":
+      return a.modRevision - b.modRevision;
+  }
+}
+
+function stateHolds(kv: KeyValue | undefined, { target, operator, operand }: Compare): boolean {
+  if (target === "value") {
+    return kv !== undefined && holds(operator, Buffer.compare(kv.value, operand as Uint8Array));
+  }
+  if (target === "lease") {
+    return holds(operator, order(BigInt(kv?.leaseId ?? "0"), BigInt(operand as LeaseId)));
+  }
+  const actual =
+    target === "version" ? kv?.version : target === "create-revision" ? kv?.createRevision : kv?.modRevision;
+  return holds(operator, order(actual ?? 0, operand as number));
+}
+
+/** Which branch of a transaction is taken, and of those inside it. */
+interface Decided {
+  readonly succeeded: boolean;
+  readonly branch: readonly TxnOperation[];
+  readonly inside: readonly (Decided | undefined)[];
+}
+
 /**
  * Keys, history and leases of one namespace, kept the simplest way that can be right: every version of every key in
  * a list. Writes land at the revision given by the caller.
@@ -98,10 +143,12 @@ export class MemoryNamespace {
     const suffix = operation.sequential === true ? String(revision).padStart(16, "0") : "";
     const key = textOf(operation.key) + suffix;
     const before = this.get(key);
-    const leaseId = operation.leaseId ?? NO_LEASE;
+    const { keep } = operation;
+    const leaseId = (keep === "lease" || keep === "both" ? before?.leaseId : operation.leaseId) ?? NO_LEASE;
+    const value = (keep === "value" || keep === "both" ? before?.value : undefined) ?? operation.value;
     const kv: KeyValue = {
       key: bytesOf(key),
-      value: Buffer.from(operation.value),
+      value: Buffer.from(value),
       createRevision: before?.createRevision ?? revision,
       modRevision: revision,
       version: (before?.version ?? 0) + 1,
@@ -162,28 +209,47 @@ export class MemoryNamespace {
     const all: KeyValue[] = [];
     for (const key of this.matching(operation.range)) {
       const kv = this.get(key, operation.revision);
-      if (kv !== undefined) all.push(operation.keysOnly === true ? { ...kv, value: EMPTY } : kv);
+      if (kv !== undefined) all.push(kv);
     }
     if (operation.reverse === true) all.reverse();
-    const limit = operation.limit === undefined || operation.limit === 0 ? all.length : operation.limit;
-    const kvs = operation.countOnly === true ? [] : all.slice(0, limit);
+    const { sort, filter } = operation;
+    const chosen = all.filter((kv) => passes(kv, filter));
+    if (sort !== undefined) {
+      const sign = sort.descending === true ? -1 : 1;
+      chosen.sort((a, b) => sign * sortOrder(a, b, sort.target));
+    }
+    const limit = operation.limit === undefined || operation.limit === 0 ? chosen.length : operation.limit;
+    const kvs = operation.countOnly === true ? [] : chosen.slice(0, limit);
     return {
       kind: "range",
       revision: current,
-      kvs,
+      kvs: operation.keysOnly === true ? kvs.map((kv) => ({ ...kv, value: EMPTY })) : kvs,
       count: all.length,
-      more: operation.countOnly !== true && all.length > limit,
+      more: operation.countOnly !== true && chosen.length > limit,
     };
   }
 
   /** A transaction must not stop half-way: what could fail is checked first. */
-  missingLease(operations: readonly TxnOperation[]): Failure | undefined {
+  refusalOf(operations: readonly TxnOperation[]): Failure | undefined {
     for (const operation of operations) {
-      if (operation.kind !== "put" || operation.leaseId === undefined) continue;
-      if (!this.leases.has(operation.leaseId))
-        return refusal("lease-not-found", `no lease ${operation.leaseId}`);
+      if (operation.kind === "txn") {
+        const refused = this.refusalOf(this.branchOf(operation));
+        if (refused !== undefined) return refused;
+      }
+      if (operation.kind !== "put") continue;
+      const { leaseId, keep, key } = operation;
+      if (leaseId !== undefined && !this.leases.has(leaseId)) {
+        return refusal("lease-not-found", `no lease ${leaseId}`);
+      }
+      if (keep !== undefined && this.get(textOf(key)) === undefined) {
+        return refusal("key-not-found", "there is no key to keep anything of");
+      }
     }
     return undefined;
+  }
+
+  private branchOf({ compares, success, failure }: TxnCommand): readonly TxnOperation[] {
+    return compares.every((compare) => this.compareHolds(compare)) ? success : failure;
   }
 
   txn(command: TxnCommand, revision: Revision, current: Revision): TxnResult | Failure {
@@ -197,45 +263,46 @@ export class MemoryNamespace {
           : { index, actual: { ...actual, value: actual.value.subarray(0, ACTUAL_VALUE_BYTES_MAX) } },
       );
     });
-    const succeeded = failures.length === 0;
-    const branch = succeeded ? command.success : command.failure;
-    const failure = this.missingLease(branch);
+    const decided = this.decide(command);
+    const failure = this.refusalOf(decided.branch);
     if (failure !== undefined) return failure;
-    const responses: TxnOperationResult[] = branch.map((operation) => {
+    return { ...this.carryOut(decided, revision, current), failures };
+  }
+
+  /** All conditions look at the state before the transaction, so they are judged before anything is done. */
+  private decide(command: TxnCommand): Decided {
+    const succeeded = command.compares.every((compare) => this.compareHolds(compare));
+    const branch = succeeded ? command.success : command.failure;
+    const inside = branch.map((operation) => (operation.kind === "txn" ? this.decide(operation) : undefined));
+    return { succeeded, branch, inside };
+  }
+
+  private carryOut(decided: Decided, revision: Revision, current: Revision): TxnResult {
+    const reflected = (): Revision => (this.events.length > 0 ? revision : current);
+    const responses = decided.branch.map((operation, i): TxnOperationResult => {
       switch (operation.kind) {
         case "put":
           return this.put(operation, revision);
         case "delete":
-          return this.delete(operation, revision, current);
+          return this.delete(operation, revision, reflected());
         case "range":
-          return this.range(operation, this.events.length > 0 ? revision : current);
+          return this.range(operation, reflected());
+        case "txn":
+          return this.carryOut(decided.inside[i] ?? this.decide(operation), revision, current);
       }
     });
-    return {
-      kind: "txn",
-      succeeded,
-      revision: this.events.length > 0 ? revision : current,
-      responses,
-      failures,
-    };
+    return { kind: "txn", succeeded: decided.succeeded, revision: reflected(), responses, failures: [] };
   }
 
   private compareHolds(compare: Compare): boolean {
-    const kv = this.get(textOf(compare.key));
-    const { target, operator, operand } = compare;
-    if (target === "value") {
-      return kv !== undefined && holds(operator, Buffer.compare(kv.value, operand as Uint8Array));
-    }
-    if (target === "lease") {
-      return holds(operator, order(BigInt(kv?.leaseId ?? "0"), BigInt(operand as LeaseId)));
-    }
-    const actual =
-      target === "version"
-        ? kv?.version
-        : target === "create-revision"
-          ? kv?.createRevision
-          : kv?.modRevision;
-    return holds(operator, order(actual ?? 0, operand as number));
+    const { key, rangeEnd } = compare;
+    if (rangeEnd === undefined) return stateHolds(this.get(textOf(key)), compare);
+    const states = this.matching({ key, rangeEnd })
+      .map((found) => this.get(found))
+      .filter((kv) => kv !== undefined);
+    return states.length === 0
+      ? stateHolds(undefined, compare)
+      : states.every((kv) => stateHolds(kv, compare));
   }
 
   private record(key: string, version: Version): void {

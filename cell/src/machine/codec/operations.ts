@@ -10,9 +10,12 @@ import type {
   LeaseListOperation,
   LeaseTimeToLiveOperation,
   PutOperation,
+  RangeFilter,
   RangeOperation,
+  RangeSort,
   ReadOperation,
   Revision,
+  SortTarget,
   TxnCommand,
   TxnOperation,
   WriteOperation,
@@ -36,6 +39,8 @@ const LEASE_LIST = 10;
 const PUT_LEASE = 1;
 const PUT_SEQUENTIAL = 2;
 const PUT_PREVIOUS = 4;
+const PUT_KEEP_VALUE = 8;
+const PUT_KEEP_LEASE = 16;
 const DELETE_RANGE_END = 1;
 const DELETE_PREVIOUS = 2;
 const RANGE_END = 1;
@@ -44,6 +49,14 @@ const RANGE_LIMIT = 4;
 const RANGE_KEYS_ONLY = 8;
 const RANGE_COUNT_ONLY = 16;
 const RANGE_REVERSE = 32;
+const RANGE_SORT = 64;
+const RANGE_FILTER = 128;
+const FILTER_MIN_MOD = 1;
+const FILTER_MAX_MOD = 2;
+const FILTER_MIN_CREATE = 4;
+const FILTER_MAX_CREATE = 8;
+/** In the byte of a sort's target. */
+const DESCENDING = 0x80;
 const GRANT_LEASE = 1;
 const GRANT_OWNER = 2;
 const LIST_AFTER = 1;
@@ -51,11 +64,15 @@ const LIST_LIMIT = 2;
 
 const TARGETS: readonly CompareTarget[] = ["version", "create-revision", "mod-revision", "value", "lease"];
 const OPERATORS: readonly CompareOperator[] = ["=", "!=", "<", ">"];
+const SORT_TARGETS: readonly SortTarget[] = ["version", "create-revision", "mod-revision", "value"];
+/** In a compare's target byte: it has the end of a range. */
+const OVER_RANGE = 0x80;
 /** In a compare's operator byte: the operand is below zero. */
 const NEGATIVE = 0x10;
 /** Smallest encodings, to refuse counts that cannot be true before anything is allocated for them. */
 const COMPARE_BYTES_MIN = 4;
 const OPERATION_BYTES_MIN = 2;
+const TXN_DEPTH_MAX = 256;
 
 export function writeWriteOperation(writer: ByteWriter, operation: WriteOperation): void {
   switch (operation.kind) {
@@ -95,7 +112,7 @@ export function readWriteOperation(reader: ByteReader): WriteOperation {
     case DELETE:
       return readDelete(reader);
     case TXN:
-      return readTxn(reader);
+      return readTxn(reader, 0);
     case LEASE_GRANT:
       return readGrant(reader);
     case LEASE_REVOKE:
@@ -148,7 +165,9 @@ function writePut(writer: ByteWriter, put: PutOperation): void {
   writer.byte(
     (leased ? PUT_LEASE : 0) |
       (put.sequential === true ? PUT_SEQUENTIAL : 0) |
-      (put.returnPrevious === true ? PUT_PREVIOUS : 0),
+      (put.returnPrevious === true ? PUT_PREVIOUS : 0) |
+      (put.keep === "value" || put.keep === "both" ? PUT_KEEP_VALUE : 0) |
+      (put.keep === "lease" || put.keep === "both" ? PUT_KEEP_LEASE : 0),
   );
   writer.bytes(put.key);
   writer.bytes(put.value);
@@ -156,7 +175,7 @@ function writePut(writer: ByteWriter, put: PutOperation): void {
 }
 
 function readPut(reader: ByteReader): PutOperation {
-  const flags = reader.flags(PUT_LEASE | PUT_SEQUENTIAL | PUT_PREVIOUS);
+  const flags = reader.flags(PUT_LEASE | PUT_SEQUENTIAL | PUT_PREVIOUS | PUT_KEEP_VALUE | PUT_KEEP_LEASE);
   const key = reader.bytes();
   const value = reader.bytes();
   if (flags === 0) return { kind: "put", key, value };
@@ -164,6 +183,8 @@ function readPut(reader: ByteReader): PutOperation {
   if ((flags & PUT_LEASE) !== 0) put.leaseId = readRealLease(reader);
   if ((flags & PUT_SEQUENTIAL) !== 0) put.sequential = true;
   if ((flags & PUT_PREVIOUS) !== 0) put.returnPrevious = true;
+  const keep = flags & (PUT_KEEP_VALUE | PUT_KEEP_LEASE);
+  if (keep !== 0) put.keep = keep === PUT_KEEP_VALUE ? "value" : keep === PUT_KEEP_LEASE ? "lease" : "both";
   return put;
 }
 
@@ -195,18 +216,57 @@ function writeRange(writer: ByteWriter, range: RangeOperation): void {
       (range.limit !== undefined ? RANGE_LIMIT : 0) |
       (range.keysOnly === true ? RANGE_KEYS_ONLY : 0) |
       (range.countOnly === true ? RANGE_COUNT_ONLY : 0) |
-      (range.reverse === true ? RANGE_REVERSE : 0),
+      (range.reverse === true ? RANGE_REVERSE : 0) |
+      (range.sort !== undefined ? RANGE_SORT : 0) |
+      (range.filter !== undefined ? RANGE_FILTER : 0),
   );
   writer.bytes(key);
   if (rangeEnd !== undefined) writer.bytes(rangeEnd);
   if (range.revision !== undefined) writer.varint(range.revision);
   if (range.limit !== undefined) writer.varint(range.limit);
+  if (range.sort !== undefined) writeSort(writer, range.sort);
+  if (range.filter !== undefined) writeFilter(writer, range.filter);
+}
+
+function writeSort(writer: ByteWriter, sort: RangeSort): void {
+  const target = SORT_TARGETS.indexOf(sort.target);
+  if (target < 0) throw new TypeError("unknown sort target");
+  writer.byte(target | (sort.descending === true ? DESCENDING : 0));
+}
+
+function readSort(reader: ByteReader): RangeSort {
+  const byte = reader.byte();
+  const target = SORT_TARGETS[byte & ~DESCENDING];
+  if (target === undefined) throw new DecodeError("unknown sort target");
+  return (byte & DESCENDING) === 0 ? { target } : { target, descending: true };
+}
+
+function writeFilter(writer: ByteWriter, filter: RangeFilter): void {
+  const { minModRevision, maxModRevision, minCreateRevision, maxCreateRevision } = filter;
+  writer.byte(
+    (minModRevision !== undefined ? FILTER_MIN_MOD : 0) |
+      (maxModRevision !== undefined ? FILTER_MAX_MOD : 0) |
+      (minCreateRevision !== undefined ? FILTER_MIN_CREATE : 0) |
+      (maxCreateRevision !== undefined ? FILTER_MAX_CREATE : 0),
+  );
+  for (const bound of [minModRevision, maxModRevision, minCreateRevision, maxCreateRevision]) {
+    if (bound !== undefined) writer.varint(bound);
+  }
+}
+
+function readFilter(reader: ByteReader): RangeFilter {
+  const flags = reader.flags(FILTER_MIN_MOD | FILTER_MAX_MOD | FILTER_MIN_CREATE | FILTER_MAX_CREATE);
+  const filter: { -readonly [K in keyof RangeFilter]: RangeFilter[K] } = {};
+  if ((flags & FILTER_MIN_MOD) !== 0) filter.minModRevision = reader.varint();
+  if ((flags & FILTER_MAX_MOD) !== 0) filter.maxModRevision = reader.varint();
+  if ((flags & FILTER_MIN_CREATE) !== 0) filter.minCreateRevision = reader.varint();
+  if ((flags & FILTER_MAX_CREATE) !== 0) filter.maxCreateRevision = reader.varint();
+  return filter;
 }
 
 function readRange(reader: ByteReader): RangeOperation {
-  const flags = reader.flags(
-    RANGE_END | RANGE_REVISION | RANGE_LIMIT | RANGE_KEYS_ONLY | RANGE_COUNT_ONLY | RANGE_REVERSE,
-  );
+  // All eight bits have a meaning.
+  const flags = reader.byte();
   const key = reader.bytes();
   const range = (flags & RANGE_END) !== 0 ? { key, rangeEnd: reader.bytes() } : { key };
   if (flags === 0) return { kind: "range", range };
@@ -216,6 +276,8 @@ function readRange(reader: ByteReader): RangeOperation {
   if ((flags & RANGE_KEYS_ONLY) !== 0) operation.keysOnly = true;
   if ((flags & RANGE_COUNT_ONLY) !== 0) operation.countOnly = true;
   if ((flags & RANGE_REVERSE) !== 0) operation.reverse = true;
+  if ((flags & RANGE_SORT) !== 0) operation.sort = readSort(reader);
+  if ((flags & RANGE_FILTER) !== 0) operation.filter = readFilter(reader);
   return operation;
 }
 
@@ -235,14 +297,17 @@ function writeBranch(writer: ByteWriter, operations: readonly TxnOperation[]): v
   }
 }
 
-function readTxn(reader: ByteReader): TxnCommand {
+/** `depth`: of transactions that are read already. Each holds at least one operation of its parent's bound. */
+function readTxn(reader: ByteReader, depth: number): TxnCommand {
+  if (depth > TXN_DEPTH_MAX) throw new DecodeError("transactions too deep in each other");
   const count = reader.count(COMPARE_BYTES_MIN);
   const compares: Compare[] = [];
   for (let i = 0; i < count; i++) compares.push(readCompare(reader));
-  return { kind: "txn", compares, success: readBranch(reader), failure: readBranch(reader) };
+  const success = readBranch(reader, depth);
+  return { kind: "txn", compares, success, failure: readBranch(reader, depth) };
 }
 
-function readBranch(reader: ByteReader): TxnOperation[] {
+function readBranch(reader: ByteReader, depth: number): TxnOperation[] {
   const count = reader.count(OPERATION_BYTES_MIN);
   const operations: TxnOperation[] = [];
   for (let i = 0; i < count; i++) {
@@ -250,21 +315,22 @@ function readBranch(reader: ByteReader): TxnOperation[] {
     if (kind === PUT) operations.push(readPut(reader));
     else if (kind === DELETE) operations.push(readDelete(reader));
     else if (kind === RANGE) operations.push(readRange(reader));
+    else if (kind === TXN) operations.push(readTxn(reader, depth + 1));
     else throw new DecodeError(`unknown operation ${kind} in a transaction`);
   }
   return operations;
 }
 
-/** The target byte has room for a compare over a range (0x80). */
 function writeCompare(writer: ByteWriter, compare: Compare): void {
   const target = TARGETS.indexOf(compare.target);
   const operator = OPERATORS.indexOf(compare.operator);
   if (target < 0 || operator < 0) throw new TypeError("unknown compare target or operator");
   const { operand } = compare;
   const negative = typeof operand === "number" && operand < 0;
-  writer.byte(target);
+  writer.byte(target | (compare.rangeEnd !== undefined ? OVER_RANGE : 0));
   writer.byte(operator | (negative ? NEGATIVE : 0));
   writer.bytes(compare.key);
+  if (compare.rangeEnd !== undefined) writer.bytes(compare.rangeEnd);
   if (compare.target === "value") {
     if (!(operand instanceof Uint8Array)) throw new TypeError("a value is compared with bytes");
     writer.bytes(operand);
@@ -278,19 +344,21 @@ function writeCompare(writer: ByteWriter, compare: Compare): void {
 }
 
 function readCompare(reader: ByteReader): Compare {
-  const target = TARGETS[reader.byte()];
+  const targetByte = reader.byte();
+  const target = TARGETS[targetByte & ~OVER_RANGE];
   const operatorByte = reader.byte();
   const operator = OPERATORS[operatorByte & ~NEGATIVE];
   if (target === undefined || operator === undefined) throw new DecodeError("unknown compare");
   const key = reader.bytes();
+  const range = (targetByte & OVER_RANGE) === 0 ? { key } : { key, rangeEnd: reader.bytes() };
   if (target === "value" || target === "lease") {
     if ((operatorByte & NEGATIVE) !== 0) throw new DecodeError("unknown compare");
-    return { key, target, operator, operand: target === "value" ? reader.bytes() : reader.leaseId() };
+    return { ...range, target, operator, operand: target === "value" ? reader.bytes() : reader.leaseId() };
   }
   const magnitude = reader.varint();
-  if ((operatorByte & NEGATIVE) === 0) return { key, target, operator, operand: magnitude };
+  if ((operatorByte & NEGATIVE) === 0) return { ...range, target, operator, operand: magnitude };
   if (magnitude === 0) throw new DecodeError("minus zero");
-  return { key, target, operator, operand: -magnitude };
+  return { ...range, target, operator, operand: -magnitude };
 }
 
 function writeGrant(writer: ByteWriter, grant: LeaseGrantOperation): void {

@@ -78,6 +78,7 @@ const FAILURE_CODES: readonly FailureCode[] = [
   "internal",
   "namespace-exists",
   "too-many-namespaces",
+  "key-not-found",
 ];
 const OUTCOMES: readonly OperationOutcome[] = ["not-applied", "applied", "unknown"];
 
@@ -341,12 +342,15 @@ function readRange(reader: ByteReader): RangeResult {
 }
 
 /** The operations whose responses the result holds. */
-function branchOf(operation: WriteOperation | undefined, succeeded: boolean): readonly TxnOperation[] {
+function branchOf(
+  operation: WriteOperation | TxnOperation | undefined,
+  succeeded: boolean,
+): readonly TxnOperation[] {
   if (operation?.kind !== "txn") return [];
   return succeeded ? operation.success : operation.failure;
 }
 
-function writeTxn(writer: ByteWriter, result: TxnResult, operation?: WriteOperation): void {
+function writeTxn(writer: ByteWriter, result: TxnResult, operation?: WriteOperation | TxnOperation): void {
   const branch = branchOf(operation, result.succeeded);
   writer.byte(TXN);
   writer.byte(result.succeeded ? 1 : 0);
@@ -355,7 +359,8 @@ function writeTxn(writer: ByteWriter, result: TxnResult, operation?: WriteOperat
   for (const [i, response] of result.responses.entries()) {
     if (response.kind === "put") writePut(writer, response, branch[i]);
     else if (response.kind === "delete") writeDelete(writer, response);
-    else writeRange(writer, response);
+    else if (response.kind === "range") writeRange(writer, response);
+    else writeTxn(writer, response, branch[i]);
   }
   writer.varint(result.failures.length);
   for (const failure of result.failures) {
@@ -365,7 +370,8 @@ function writeTxn(writer: ByteWriter, result: TxnResult, operation?: WriteOperat
   }
 }
 
-function readTxn(reader: ByteReader, operation?: WriteOperation): TxnResult {
+/** As deep as the operation that it is the result of, which was bounded when it was read. */
+function readTxn(reader: ByteReader, operation?: WriteOperation | TxnOperation): TxnResult {
   const succeeded = reader.flags(1) === 1;
   const branch = branchOf(operation, succeeded);
   const revision = readRevision(reader);
@@ -376,6 +382,7 @@ function readTxn(reader: ByteReader, operation?: WriteOperation): TxnResult {
     if (kind === PUT) responses.push(readPut(reader, branch[i]));
     else if (kind === DELETE) responses.push(readDelete(reader));
     else if (kind === RANGE) responses.push(readRange(reader));
+    else if (kind === TXN) responses.push(readTxn(reader, branch[i]));
     else throw new DecodeError(`unknown result ${kind} in a transaction`);
   }
   const failureCount = reader.count(2);

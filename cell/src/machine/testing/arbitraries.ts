@@ -5,8 +5,12 @@ import type {
   KeyRange,
   LeaseId,
   PutOperation,
+  RangeFilter,
   RangeOperation,
+  RangeSort,
   Revision,
+  SortTarget,
+  TxnCommand,
   TxnOperation,
   WriteOperation,
 } from "@lockstep/gateway/coordinator";
@@ -48,6 +52,25 @@ function present<T extends object>(of: { [K in keyof T]: T[K] | undefined }): T 
 const maybe = <T>(of: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> => fc.option(of, { nil: undefined });
 const flag = fc.constantFrom(true, undefined, undefined);
 
+/** What is kept is not given as well, and a sequential put keeps nothing. */
+function valid(put: PutOperation): { [K in keyof PutOperation]: PutOperation[K] | undefined } {
+  const { keep } = put;
+  if (keep === undefined) return put;
+  if (put.sequential === true) return { ...put, keep: undefined };
+  return {
+    ...put,
+    value: keep === "lease" ? put.value : new Uint8Array(0),
+    leaseId: keep === "value" ? put.leaseId : undefined,
+  };
+}
+
+const filterBound = fc.constantFrom<keyof RangeFilter>(
+  "minModRevision",
+  "maxModRevision",
+  "minCreateRevision",
+  "maxCreateRevision",
+);
+
 const putOperation: fc.Arbitrary<PutOperation> = record({
   kind: fc.constant("put" as const),
   key,
@@ -55,7 +78,8 @@ const putOperation: fc.Arbitrary<PutOperation> = record({
   leaseId: maybe(leaseId),
   sequential: fc.constantFrom(true, ...new Array<undefined>(7)),
   returnPrevious: flag,
-}).map((put) => present<PutOperation>(put as PutOperation));
+  keep: fc.constantFrom<PutOperation["keep"][]>("value", "lease", "both", ...new Array<undefined>(9)),
+}).map((put) => present<PutOperation>(valid(put as PutOperation)));
 const deleteOperation = record({ kind: fc.constant("delete" as const), range, returnPrevious: flag }).map(
   (o) => present<Extract<TxnOperation, { kind: "delete" }>>(o as never),
 );
@@ -67,37 +91,70 @@ export const rangeOperation: fc.Arbitrary<RangeOperation> = record({
   keysOnly: flag,
   countOnly: flag,
   reverse: flag,
-}).map((o) => present<RangeOperation>(o as RangeOperation));
-const branch = fc.array(
-  fc.oneof<fc.Arbitrary<TxnOperation>[]>(putOperation, deleteOperation, rangeOperation),
-  { maxLength: 5 },
-);
+  sort: maybe(
+    record({
+      target: fc.constantFrom<SortTarget>("version", "create-revision", "mod-revision", "value"),
+      descending: fc.constantFrom(true, undefined),
+    }).map((sort) => present<RangeSort>(sort)),
+  ),
+  filter: maybe(
+    record({ bound: filterBound, at: fc.nat({ max: 12 }) }).map(({ bound, at }) => ({ [bound]: at })),
+  ),
+})
+  // A sort has its own direction.
+  .map((o) =>
+    present<RangeOperation>((o.sort === undefined ? o : { ...o, reverse: undefined }) as RangeOperation),
+  );
+const branchOf = (operations: fc.Arbitrary<TxnOperation>): fc.Arbitrary<TxnOperation[]> =>
+  fc.array(operations, { maxLength: 5 });
+const plain = fc.oneof<fc.Arbitrary<TxnOperation>[]>(putOperation, deleteOperation, rangeOperation);
+/** Of a compare: mostly the single key. */
+const overRange = fc.option(fc.constantFrom("", ...KEYS).map(bytesOf), { nil: undefined, freq: 4 });
 const operator = fc.constantFrom<Compare["operator"]>("=", "!=", "<", ">");
-const compare: fc.Arbitrary<Compare> = fc.oneof(
+const compare: fc.Arbitrary<Compare> = fc
+  .tuple(
+    fc.oneof<fc.Arbitrary<Compare>[]>(
+      record({
+        key,
+        target: fc.constantFrom("version" as const, "create-revision" as const, "mod-revision" as const),
+        operator,
+        operand: fc.integer({ min: -1, max: 12 }),
+      }),
+      record({ key, target: fc.constant("value" as const), operator, operand: value }),
+      record({
+        key,
+        target: fc.constant("lease" as const),
+        operator,
+        operand: fc.oneof(leaseId, fc.constant("0" as LeaseId)),
+      }),
+    ),
+    overRange,
+  )
+  .map(([one, rangeEnd]) => (rangeEnd === undefined ? one : { ...one, rangeEnd }));
+const txnOf = (operations: fc.Arbitrary<TxnOperation>): fc.Arbitrary<TxnCommand> =>
   record({
-    key,
-    target: fc.constantFrom("version" as const, "create-revision" as const, "mod-revision" as const),
-    operator,
-    operand: fc.integer({ min: -1, max: 12 }),
-  }),
-  record({ key, target: fc.constant("value" as const), operator, operand: value }),
-  record({
-    key,
-    target: fc.constant("lease" as const),
-    operator,
-    operand: fc.oneof(leaseId, fc.constant("0" as LeaseId)),
-  }),
+    compares: fc.array(compare, { maxLength: 2 }),
+    success: branchOf(operations),
+    failure: branchOf(operations),
+  }).map((txn) => ({ kind: "txn" as const, ...txn }));
+/** Transactions inside a transaction, two deep. */
+const nested = txnOf(
+  fc.oneof(
+    { weight: 4, arbitrary: plain },
+    { weight: 1, arbitrary: txnOf(plain) as fc.Arbitrary<TxnOperation> },
+  ),
 );
 export const operation: fc.Arbitrary<WriteOperation> = fc.oneof(
   { weight: 8, arbitrary: putOperation },
   { weight: 3, arbitrary: deleteOperation },
   {
     weight: 6,
-    arbitrary: record({
-      compares: fc.array(compare, { maxLength: 2 }),
-      success: branch,
-      failure: branch,
-    }).map((txn) => ({ kind: "txn" as const, ...txn })),
+    arbitrary: txnOf(
+      fc.oneof(
+        { weight: 6, arbitrary: plain },
+        { weight: 1, arbitrary: nested as fc.Arbitrary<TxnOperation> },
+      ),
+    ),
   },
   {
     weight: 3,

@@ -18,6 +18,7 @@ import type {
   TxnCommand,
   TxnOperation,
   TxnOperationResult,
+  TxnResult,
   WriteOperation,
   WriteResult,
 } from "@lockstep/gateway/coordinator";
@@ -132,8 +133,8 @@ export class Model {
     switch (operation.kind) {
       case "put":
       case "delete": {
-        const [result] = this.branch([operation]);
-        return result as WriteResult;
+        const { responses } = this.txn({ kind: "txn", compares: [], success: [operation], failure: [] });
+        return responses[0] as WriteResult;
       }
       case "txn":
         return this.txn(operation);
@@ -178,67 +179,104 @@ export class Model {
     return [...this.stateAt(Infinity)].filter(([, kv]) => kv.leaseId === id).map(([key]) => key);
   }
 
-  private txn(txn: TxnCommand): WriteResult {
-    const branches = [txn.success, txn.failure];
-    if (branches.some((branch) => this.writesTwice(branch))) throw new Refused("duplicate-key");
+  private txn(txn: TxnCommand): TxnResult {
+    this.checkTxn(txn, this.settings.limits.txnOperationsMax);
     const failures: CompareFailure[] = [];
     const state = this.stateAt(Infinity);
     for (const [index, compare] of txn.compares.entries()) {
-      const actual = state.get(latin1(compare.key));
-      if (holds(compare, actual)) continue;
-      if (actual === undefined) failures.push({ index });
-      else failures.push({ index, actual: { ...actual, value: actual.value.slice(0, 1024) } });
+      const compared = comparedWith(compare, state);
+      const failing = compared.find((kv) => !holds(compare, kv));
+      if (compared.every((kv) => holds(compare, kv))) continue;
+      if (failing === undefined) failures.push({ index });
+      else failures.push({ index, actual: { ...failing, value: failing.value.slice(0, 1024) } });
     }
-    const succeeded = failures.length === 0;
-    const responses = this.branch(succeeded ? txn.success : txn.failure);
-    return { kind: "txn", succeeded, revision: this.revision as Revision, responses, failures };
+    const decided = decide(txn, state);
+    this.check(decided, { base: this.revision, state, attaching: new Map(), deleted: { count: 0 } });
+    const responses = this.carryOut(decided, { base: this.revision, state });
+    return {
+      kind: "txn",
+      succeeded: decided.succeeded,
+      revision: this.revision as Revision,
+      responses,
+      failures,
+    };
   }
 
+  /** Both branches, and those of transactions inside. */
+  private checkTxn(txn: TxnCommand, budget: number): void {
+    const most = Math.max(txn.compares.length, txn.success.length, txn.failure.length);
+    if (most > budget) throw new Refused("too-many-operations");
+    for (const branch of [txn.success, txn.failure]) {
+      for (const o of branch) if (o.kind === "txn") this.checkTxn(o, budget - most);
+      if (this.writesTwice(branch)) throw new Refused("duplicate-key");
+    }
+  }
+
+  /** Tries every way that the branches of transactions inside could be taken. */
   private writesTwice(branch: readonly TxnOperation[]): boolean {
-    const puts = branch.flatMap((o) => (o.kind === "put" ? [storedKey(o, this.revision + 1)] : []));
-    if (new Set(puts).size < puts.length) return true;
-    return branch.some((o) => o.kind === "delete" && puts.some((key) => inRange(key, o.range)));
+    return waysThrough(branch).some((way) => {
+      const puts = way.flatMap((o) => (o.kind === "put" ? [storedKey(o, this.revision + 1)] : []));
+      if (new Set(puts).size < puts.length) return true;
+      return way.some((o) => o.kind === "delete" && puts.some((key) => inRange(key, o.range)));
+    });
   }
 
-  /** Checks all first, then does all at one revision. */
-  private branch(operations: readonly TxnOperation[]): TxnOperationResult[] {
-    const base = this.revision;
-    const state = this.stateAt(Infinity);
-    const attaching = new Map<LeaseId, number>();
-    let deletable = this.settings.limits.keysPerDeleteMax;
-    for (const o of operations) {
-      if (o.kind === "put" && o.leaseId !== undefined) {
+  /** Whatever could be refused, before anything is done. */
+  private check(decided: Decided, checking: Checking): void {
+    const { base, state, attaching, deleted } = checking;
+    const { limits } = this.settings;
+    for (const [i, o] of decided.branch.entries()) {
+      if (o.kind === "txn") this.check(decided.inside[i] as Decided, checking);
+      if (o.kind === "put") {
+        const old = state.get(storedKey(o, base + 1));
+        if (o.keep !== undefined && old === undefined) throw new Refused("key-not-found");
+        if (o.leaseId === undefined) continue;
         if (!this.leases.has(o.leaseId)) throw new Refused("lease-not-found");
-        if (state.get(storedKey(o, base + 1))?.leaseId !== o.leaseId) {
-          const count = (attaching.get(o.leaseId) ?? this.keysOf(o.leaseId).length) + 1;
-          if (count > this.settings.limits.keysPerLeaseMax) throw new Refused("too-many-keys");
-          attaching.set(o.leaseId, count);
-        }
+        if (old?.leaseId === o.leaseId) continue;
+        const count = (attaching.get(o.leaseId) ?? this.keysOf(o.leaseId).length) + 1;
+        if (count > limits.keysPerLeaseMax) throw new Refused("too-many-keys");
+        attaching.set(o.leaseId, count);
       } else if (o.kind === "delete") {
-        const matching = [...state.keys()].filter((key) => inRange(key, o.range)).length;
-        if (matching > deletable) throw new Refused("too-many-keys");
-        deletable -= matching;
+        deleted.count += [...state.keys()].filter((key) => inRange(key, o.range)).length;
+        if (deleted.count > limits.keysPerDeleteMax) throw new Refused("too-many-keys");
       } else if (o.kind === "range" && o.revision !== undefined && o.revision > 0) {
         if (o.revision > base) throw new Refused("future-revision");
         if (o.revision < this.compactRevision) throw new Refused("compacted");
       }
     }
-    return operations.map((o) => this.perform(o, base));
   }
 
-  private perform(operation: TxnOperation, base: number): TxnOperationResult {
+  /** `state`: before the outermost transaction; what is kept of a key is of then. */
+  private carryOut(
+    decided: Decided,
+    at: { readonly base: number; readonly state: ReadonlyMap<string, KeyValue> },
+  ): TxnOperationResult[] {
+    return decided.branch.map((o, i) => {
+      if (o.kind !== "txn") return this.perform(o, at);
+      const { succeeded } = decided.inside[i] as Decided;
+      const responses = this.carryOut(decided.inside[i] as Decided, at);
+      return { kind: "txn", succeeded, revision: this.revision as Revision, responses, failures: [] };
+    });
+  }
+
+  private perform(
+    operation: Exclude<TxnOperation, TxnCommand>,
+    { base, state: before }: { readonly base: number; readonly state: ReadonlyMap<string, KeyValue> },
+  ): TxnOperationResult {
     const state = this.stateAt(Infinity);
     const revision = (base + 1) as Revision;
     if (operation.kind === "put") {
       const key = storedKey(operation, base + 1);
       const old = state.get(key);
+      const { keep } = operation;
+      const kept = before.get(key);
       const kv: KeyValue = {
         key: toBytes(key),
-        value: operation.value,
+        value: (keep === "value" || keep === "both" ? kept?.value : undefined) ?? operation.value,
         createRevision: old?.createRevision ?? revision,
         modRevision: revision,
         version: (old?.version ?? 0) + 1,
-        leaseId: operation.leaseId ?? NO_LEASE,
+        leaseId: (keep === "lease" || keep === "both" ? kept?.leaseId : operation.leaseId) ?? NO_LEASE,
       };
       this.revision = revision;
       this.changes.push({ revision, key, kv, cause: "client" });
@@ -259,13 +297,81 @@ export class Model {
     const state = this.stateAt(revision === 0 ? Infinity : revision);
     let all = [...state].filter(([key]) => inRange(key, operation.range)).map(([, kv]) => kv);
     const count = all.length;
+    const { sort, filter = {} } = operation;
+    if (operation.countOnly !== true) {
+      all = all.filter(
+        (kv) =>
+          kv.modRevision >= (filter.minModRevision ?? 0) &&
+          kv.modRevision <= (filter.maxModRevision ?? Infinity) &&
+          kv.createRevision >= (filter.minCreateRevision ?? 0) &&
+          kv.createRevision <= (filter.maxCreateRevision ?? Infinity),
+      );
+    }
+    const passing = all.length;
     if (operation.reverse === true) all = all.reverse();
+    if (sort !== undefined) {
+      const by = {
+        version: (kv: KeyValue) => kv.version,
+        "create-revision": (kv: KeyValue) => kv.createRevision,
+        "mod-revision": (kv: KeyValue) => kv.modRevision,
+        value: (kv: KeyValue) => latin1(kv.value),
+      }[sort.target];
+      const sign = sort.descending === true ? -1 : 1;
+      all = all.toSorted((a, b) => (by(a) === by(b) ? 0 : by(a) < by(b) ? -sign : sign));
+    }
     const limit = operation.limit ?? 0;
     let kvs = operation.countOnly === true ? [] : limit === 0 ? all : all.slice(0, limit);
     if (operation.keysOnly === true) kvs = kvs.map((kv) => ({ ...kv, value: new Uint8Array(0) }));
-    const more = operation.countOnly !== true && kvs.length < count;
+    const more = operation.countOnly !== true && kvs.length < passing;
     return { kind: "range", revision: this.revision as Revision, kvs, count, more };
   }
+}
+
+/** Which branches are taken, all decided on one state. */
+interface Decided {
+  readonly succeeded: boolean;
+  readonly branch: readonly TxnOperation[];
+  /** Of each operation that is a transaction. */
+  readonly inside: readonly (Decided | undefined)[];
+}
+
+interface Checking {
+  readonly base: number;
+  readonly state: ReadonlyMap<string, KeyValue>;
+  readonly attaching: Map<LeaseId, number>;
+  readonly deleted: { count: number };
+}
+
+function decide(txn: TxnCommand, state: ReadonlyMap<string, KeyValue>): Decided {
+  const succeeded = txn.compares.every((compare) =>
+    comparedWith(compare, state).every((kv) => holds(compare, kv)),
+  );
+  const branch = succeeded ? txn.success : txn.failure;
+  return { succeeded, branch, inside: branch.map((o) => (o.kind === "txn" ? decide(o, state) : undefined)) };
+}
+
+/** A range without keys compares like one that is missing. */
+function comparedWith(
+  { key, rangeEnd }: Compare,
+  state: ReadonlyMap<string, KeyValue>,
+): readonly (KeyValue | undefined)[] {
+  if (rangeEnd === undefined) return [state.get(latin1(key))];
+  const found = [...state].filter(([at]) => inRange(at, { key, rangeEnd })).map(([, kv]) => kv);
+  return found.length === 0 ? [undefined] : found;
+}
+
+/** Each list of plain operations that a branch may come to. */
+function waysThrough(branch: readonly TxnOperation[]): Exclude<TxnOperation, TxnCommand>[][] {
+  return branch.reduce<Exclude<TxnOperation, TxnCommand>[][]>(
+    (ways, operation) => {
+      const nexts =
+        operation.kind === "txn"
+          ? [...waysThrough(operation.success), ...waysThrough(operation.failure)]
+          : [[operation]];
+      return ways.flatMap((way) => nexts.map((next) => [...way, ...next]));
+    },
+    [[]],
+  );
 }
 
 function storedKey(put: Extract<TxnOperation, { kind: "put" }>, revision: number): string {

@@ -351,7 +351,9 @@ export interface TxnStep {
   step: { $case: "put"; value: PutOperation } | { $case: "delete"; value: DeleteOperation } | {
     $case: "range";
     value: RangeOperation;
-  } | undefined;
+  } | //
+  /** Decides on the state before the outermost transaction. */
+  { $case: "txn"; value: TxnOperation } | undefined;
 }
 
 export interface TxnOperation {
@@ -438,10 +440,12 @@ export interface CompareFailure {
 }
 
 export interface TxnStepResult {
-  result: { $case: "put"; value: PutResult } | { $case: "delete"; value: DeleteResult } | {
-    $case: "range";
-    value: RangeResult;
-  } | undefined;
+  result:
+    | { $case: "put"; value: PutResult }
+    | { $case: "delete"; value: DeleteResult }
+    | { $case: "range"; value: RangeResult }
+    | { $case: "txn"; value: TxnResult }
+    | undefined;
 }
 
 export interface TxnResult {
@@ -2698,6 +2702,9 @@ export const TxnStep: MessageFns<TxnStep> = {
       case "range":
         RangeOperation.encode(message.step.value, writer.uint32(26).fork()).join();
         break;
+      case "txn":
+        TxnOperation.encode(message.step.value, writer.uint32(34).fork()).join();
+        break;
     }
     return writer;
   },
@@ -2737,6 +2744,14 @@ export const TxnStep: MessageFns<TxnStep> = {
             }
 
             message.step = { $case: "range", value: RangeOperation.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.step = { $case: "txn", value: TxnOperation.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -3653,6 +3668,9 @@ export const TxnStepResult: MessageFns<TxnStepResult> = {
       case "range":
         RangeResult.encode(message.result.value, writer.uint32(26).fork()).join();
         break;
+      case "txn":
+        TxnResult.encode(message.result.value, writer.uint32(34).fork()).join();
+        break;
     }
     return writer;
   },
@@ -3692,6 +3710,14 @@ export const TxnStepResult: MessageFns<TxnStepResult> = {
             }
 
             message.result = { $case: "range", value: RangeResult.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.result = { $case: "txn", value: TxnResult.decode(reader, reader.uint32()) };
             continue;
           }
         }
