@@ -137,6 +137,8 @@ const bounds = fc.record({
   ringBytesMax: fc.constantFrom(0, 1_000, 1 << 20),
   pendingBytesMax: fc.constantFrom(600, 5_000, 1 << 20),
   totalPendingBytesMax: fc.constantFrom(3_000, 1 << 20),
+  fanoutSlice: fc.constantFrom(1, 2, 8_192),
+  fanoutBacklogMax: fc.constantFrom(0, 5, 1_000_000),
 });
 
 type Step = typeof step extends fc.Arbitrary<infer T> ? T : never;

@@ -9,6 +9,7 @@ import type {
 import { assert } from "../invariant.ts";
 import type { NamespaceId, RevisionEvents } from "../machine/types.ts";
 import { EventRing, SharedRevision, eventBytes } from "./ring.ts";
+import type { StateBefore } from "./ring.ts";
 import { readStretch } from "./stretch.ts";
 import type { Stretch } from "./stretch.ts";
 import { Turn } from "./turn.ts";
@@ -22,6 +23,8 @@ const SLICE_EVENTS_MIN = 8;
 const SLICE_BYTES = 1024 * 1024;
 const SLICE_MATCHES = 20_000;
 const SLICE_ENDS = 1_024;
+const FANOUT_SLICE = 8_192;
+const FANOUT_BACKLOG_MAX = 1_000_000;
 /** Live watchers have everything up to the present publication. */
 const NOTHING_MISSING = 0 as Revision;
 
@@ -68,7 +71,15 @@ class Hub implements WatchHub {
   readonly #deletions: Deletion[] = [];
   #sliceDue = false;
   #sliceEvents = SLICE_EVENTS_MAX / 4;
+  /** What a slice of catch-up gives out; empty between slices. */
   readonly #turn: Turn;
+  /** What publications give out. */
+  readonly #live: Turn;
+  /** Synced watchers with a turn that was not delivered yet, in the order in which they got it. */
+  #owed: Watcher[] = [];
+  readonly #fanoutSlice: number;
+  readonly #fanoutBacklogMax: number;
+  #owedFrom = 0;
   /** Namespaces with watchers to catch up, taking turns. */
   readonly #behind = new Set<NamespaceWatchers>();
 
@@ -84,12 +95,15 @@ class Hub implements WatchHub {
 
   constructor(options: WatchHubOptions) {
     this.#options = options;
+    this.#fanoutSlice = options.fanoutSlice ?? FANOUT_SLICE;
+    this.#fanoutBacklogMax = options.fanoutBacklogMax ?? FANOUT_BACKLOG_MAX;
     this.#revision = options.source.revision();
     this.#ring = new EventRing(options.ringBytesMax, this.#revision);
     const { source } = options;
-    this.#turn = new Turn((namespaceId, key, revision) =>
-      source.stateAt(namespaceId, key, (revision - 1) as Revision),
-    );
+    const stateBefore: StateBefore = (namespaceId, key, revision) =>
+      source.stateAt(namespaceId, key, (revision - 1) as Revision);
+    this.#turn = new Turn(stateBefore);
+    this.#live = new Turn(stateBefore);
   }
 
   get watchers(): number {
@@ -155,11 +169,12 @@ class Hub implements WatchHub {
       this.#ring.append(shared);
       const namespace = this.#namespaces.get(shared.namespaceId);
       if (namespace !== undefined && !namespace.synced.empty) {
-        this.#turn.match(namespace.synced, shared, NOTHING_MISSING);
+        this.#live.match(namespace.synced, shared, NOTHING_MISSING);
       }
     }
     this.#revision = revision;
-    if (!this.#turn.empty) this.#deliverTurn(revision);
+    if (!this.#live.empty) this.#owe();
+    if (this.#owed.length > 0) this.#deliverOwed(this.#fanoutSlice);
     if (this.#progressWanted.size > 0) this.#answerProgress();
     if (this.#pendingBytes > this.#options.totalPendingBytesMax) this.#cutLargest();
   }
@@ -189,6 +204,8 @@ class Hub implements WatchHub {
   reset(): void {
     const revision = this.#options.source.revision();
     assert(revision >= this.#revision, "a snapshot does not go back", { revision, hub: this.#revision });
+    // What was matched is delivered before anything that the new state leads to.
+    this.#deliverOwed(Infinity);
     const reached = (this.#revision + 1) as Revision;
     this.#revision = revision;
     this.#ring.clear(revision);
@@ -257,6 +274,7 @@ class Hub implements WatchHub {
     const namespace = this.#namespace(watcher.namespaceId);
     this.#leave(namespace, watcher);
     watcher.mode = "ended";
+    if (watcher.owed) this.#live.forget(watcher);
     watcher.turn = undefined;
     watcher.turnOwned = undefined;
     this.#dropPending(watcher);
@@ -294,16 +312,67 @@ class Hub implements WatchHub {
   /** @returns how many watchers were looked at. */
   #deliverTurn(revision: Revision): number {
     const { watchers, matches } = this.#turn.take();
-    for (const watcher of watchers) {
-      const events = watcher.turn;
-      // It was cancelled by another sink meanwhile.
-      if (events === undefined) continue;
-      watcher.turn = undefined;
-      watcher.turnOwned = undefined;
-      if (watcher.held) this.#queue(watcher, events, revision);
-      else this.#deliver(watcher, events, revision);
-    }
+    for (const watcher of watchers) this.#giveTurn(watcher, revision);
     return matches;
+  }
+
+  #giveTurn(watcher: Watcher, revision: Revision): void {
+    const events = watcher.turn;
+    // It was cancelled by another sink meanwhile.
+    if (events === undefined) return;
+    watcher.turn = undefined;
+    watcher.turnOwned = undefined;
+    if (watcher.held) this.#queue(watcher, events, revision);
+    else this.#deliver(watcher, events, revision);
+  }
+
+  // Live fan-out -----------------------------------------------------------------------------------------------
+
+  /** Those whose turn began with this publication stand behind those who still wait for theirs. */
+  #owe(): void {
+    const { watchers } = this.#live.take();
+    for (const watcher of watchers) watcher.owed = true;
+    if (this.#owed.length === 0) {
+      this.#owed = watchers;
+    } else {
+      for (const watcher of watchers) this.#owed.push(watcher);
+    }
+  }
+
+  /** Delivers to the first `most`; the others follow in slices of their own. */
+  #deliverOwed(most: number): void {
+    const owed = this.#owed;
+    const end = Math.min(owed.length, this.#owedFrom + most);
+    const behind = this.#live.collected > this.#fanoutBacklogMax && most !== Infinity;
+    while (this.#owedFrom < end) {
+      const watcher = owed[this.#owedFrom] as Watcher;
+      this.#owedFrom += 1;
+      // It was cancelled meanwhile.
+      if (!watcher.owed) continue;
+      this.#live.forget(watcher);
+      if (this.#deletions.length > 0 && this.#namespace(watcher.namespaceId).deleted) watcher.turn = undefined;
+      else if (behind) this.#fallBehind(watcher);
+      else this.#giveTurn(watcher, this.#revision);
+    }
+    if (this.#owedFrom < owed.length) {
+      this.#schedule();
+      return;
+    }
+    this.#owed = [];
+    this.#owedFrom = 0;
+  }
+
+  /** Gives its turn up: it reads on from the first event that it did not get. */
+  #fallBehind(watcher: Watcher): void {
+    const first = watcher.turn?.[0];
+    assert(first !== undefined, "a watcher whose turn waits has events in it");
+    watcher.turn = undefined;
+    watcher.turnOwned = undefined;
+    // One that is held has its events in a queue of its own, with a bound.
+    watcher.next = first.kv.modRevision;
+    const namespace = this.#namespace(watcher.namespaceId);
+    this.#leave(namespace, watcher);
+    this.#enterLagging(namespace, watcher);
   }
 
   /** @returns whether the watch lives and its sink takes more. */
@@ -404,6 +473,7 @@ class Hub implements WatchHub {
       this.#end(watcher, { kind: "compacted", compactRevision });
     }
     this.#endDeleted();
+    if (this.#owed.length > 0) this.#deliverOwed(this.#fanoutSlice);
     for (const namespace of this.#behind) {
       this.#behind.delete(namespace);
       if (namespace.runnable.size === 0) continue;
@@ -478,7 +548,7 @@ class Hub implements WatchHub {
   #answerProgress(): void {
     const revision = this.#revision;
     for (const watcher of this.#progressWanted) {
-      if (watcher.mode !== "synced" || watcher.held || revision < watcher.progressFloor) continue;
+      if (watcher.mode !== "synced" || watcher.owed || watcher.held || revision < watcher.progressFloor) continue;
       this.#progressWanted.delete(watcher);
       try {
         watcher.sink.progress(revision);

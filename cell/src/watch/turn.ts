@@ -10,6 +10,7 @@ export class Turn {
   readonly #stateBefore: StateBefore;
   #watchers: Watcher[] = [];
   #matches = 0;
+  #collected = 0;
   /** Watchers that need something older than this stretch are not fed from it. */
   #lowest: Revision = 0 as Revision;
 
@@ -27,6 +28,17 @@ export class Turn {
 
   get empty(): boolean {
     return this.#watchers.length === 0;
+  }
+
+  /** Events in all turns that were begun here and not {@link forget}ten. */
+  get collected(): number {
+    return this.#collected;
+  }
+
+  /** The watcher's turn is given out, or given up. */
+  forget(watcher: Watcher): void {
+    watcher.owed = false;
+    this.#collected -= watcher.turn?.length ?? 0;
   }
 
   /**
@@ -52,7 +64,7 @@ export class Turn {
   }
 
   /** @returns the watchers with matches (in their `turn`) and how many were looked at; the turn is empty again. */
-  take(): { readonly watchers: readonly Watcher[]; readonly matches: number } {
+  take(): { readonly watchers: Watcher[]; readonly matches: number } {
     const taken = { watchers: this.#watchers, matches: this.#matches };
     this.#watchers = [];
     this.#matches = 0;
@@ -75,6 +87,7 @@ export class Turn {
   #offer(watcher: Watcher, event: WatchEvent, shared: SharedRevision): void {
     const { next } = watcher;
     if (shared.revision < next || next < this.#lowest || watcher.omit === event.kind) return;
+    this.#collected += 1;
     const alone = watcher.returnPrevious ? this.#withPrevious(shared) : (this.#alone ??= [event]);
     if (watcher.turn === undefined) {
       watcher.turn = alone;

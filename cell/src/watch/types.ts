@@ -31,6 +31,13 @@ export interface WatchHubOptions {
   /** Bytes queued for all watchers; beyond it the largest is cut. Default 256 MiB. */
   readonly totalPendingBytesMax: number;
   readonly watchesMax: number;
+  /** Live deliveries in one go; the others follow in slices, so that a heartbeat comes through. Default 8,192. */
+  readonly fanoutSlice?: number;
+  /**
+   * Events that live watchers may be behind by, all together, when there is more to deliver than can be. Beyond it
+   * watchers read on from ring or history, where each event is held once for all. Default 1,000,000.
+   */
+  readonly fanoutBacklogMax?: number;
 }
 
 export interface HubWatchRequest {

@@ -74,6 +74,8 @@ export class Watcher implements WatchHandle {
   turn: readonly WatchEvent[] | undefined;
   /** `turn` is this watcher's own array and may grow. */
   turnOwned: WatchEvent[] | undefined;
+  /** Its turn comes from publications, and has not been delivered yet. */
+  owed = false;
   /** Its place in its group's array. */
   slot = 0;
 

@@ -164,7 +164,8 @@ export interface CoordinatorInfo {
  * One interface behind every door (native channel, etcd, HTTP), served in-process by a cell's member and, over the
  * client, by a router. Deliveries are callbacks, called exactly once, never before the call has returned: no
  * promise per operation on the hot path. All deliveries of one committed entry happen in one synchronous block, so
- * a door that flushes its streams in a microtask sends one frame per stream per turn.
+ * a door that flushes its streams in a microtask sends one frame per stream per turn; only events that go to some
+ * thousand watches at once go on in later turns.
  */
 export interface Coordinator {
   mutate(mutation: Mutation, deliver: (outcome: MutationOutcome) => void): void;
