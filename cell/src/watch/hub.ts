@@ -350,7 +350,8 @@ class Hub implements WatchHub {
       // It was cancelled meanwhile.
       if (!watcher.owed) continue;
       this.#live.forget(watcher);
-      if (this.#deletions.length > 0 && this.#namespace(watcher.namespaceId).deleted) watcher.turn = undefined;
+      if (this.#deletions.length > 0 && this.#namespace(watcher.namespaceId).deleted)
+        watcher.turn = undefined;
       else if (behind) this.#fallBehind(watcher);
       else this.#giveTurn(watcher, this.#revision);
     }
@@ -548,7 +549,8 @@ class Hub implements WatchHub {
   #answerProgress(): void {
     const revision = this.#revision;
     for (const watcher of this.#progressWanted) {
-      if (watcher.mode !== "synced" || watcher.owed || watcher.held || revision < watcher.progressFloor) continue;
+      if (watcher.mode !== "synced" || watcher.owed || watcher.held || revision < watcher.progressFloor)
+        continue;
       this.#progressWanted.delete(watcher);
       try {
         watcher.sink.progress(revision);
