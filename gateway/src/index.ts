@@ -8,15 +8,31 @@ export type { CertificateIdentity, IdentityKind, IdentityVerdict } from "./tls/i
 export { identityUri, isCellUid, readIdentity } from "./tls/identity.ts";
 export { TLS_HANDSHAKE_MS_MAX, secureContextOptions, usableContextOptions } from "./tls/secure-context.ts";
 export { Seldom } from "./tls/seldom.ts";
-export type { Authorize, GuardedCall } from "./native/guard.ts";
-export { callIdentity } from "./native/guard.ts";
+export type { Authorize, GuardedCall } from "./grpc/guard.ts";
 export { requestIdentity } from "./http/server.ts";
 export { DEFAULT_NAMESPACE } from "./validation.ts";
+// What every gRPC door stands on.
+export type {
+  GrpcCodeName,
+  GrpcMethod,
+  GrpcService,
+  GrpcStatus,
+  Message,
+  ServerCall,
+  StreamCall,
+  StreamMethod,
+  UnaryCall,
+  UnaryMethod,
+} from "./grpc/call.ts";
+export { GrpcCode } from "./grpc/call.ts";
+export { GrpcError } from "./grpc/error.ts";
+export type { GrpcServerOptions, RunningGrpcServer } from "./grpc/server.ts";
+export { startGrpcServer } from "./grpc/server.ts";
+export type { AnswerStream, Implementation, ServiceDefinition } from "./grpc/service-of.ts";
+export { serviceOf } from "./grpc/service-of.ts";
 // The native gRPC door.
 export type { NativeDoor, NativeDoorOptions, NativeDoorStats } from "./native/door.ts";
 export { createNativeDoor } from "./native/door.ts";
-export type { GrpcServerOptions, GrpcService, RunningGrpcServer } from "./native/grpc-server.ts";
-export { startGrpcServer } from "./native/grpc-server.ts";
 export type { NativeDoorLimits } from "./native/limits.ts";
 export { NATIVE_DOOR_LIMITS } from "./native/limits.ts";
 // The HTTP/JSON door.

@@ -5,18 +5,17 @@ import { request } from "node:https";
 import { describe, it } from "node:test";
 import { connect } from "node:tls";
 import type { ConnectionOptions, TLSSocket } from "node:tls";
-import type { ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
 import { credentials, status } from "@grpc/grpc-js";
 import { coordination as proto } from "@lockstep/proto";
+import type { GrpcMethod } from "./grpc/call.ts";
+import type { Authorize } from "./grpc/guard.ts";
+import type { GrpcServerOptions, RunningGrpcServer } from "./grpc/server.ts";
+import { startGrpcServer } from "./grpc/server.ts";
 import { startHttpDoor } from "./http/server.ts";
 import type { RunningHttpDoor } from "./http/server.ts";
 import type { TlsOptions } from "./listen.ts";
 import { isLoopback } from "./listen.ts";
 import { createNativeDoor } from "./native/door.ts";
-import type { GrpcServerOptions, RunningGrpcServer } from "./native/grpc-server.ts";
-import { startGrpcServer } from "./native/grpc-server.ts";
-import type { Authorize } from "./native/guard.ts";
-import { callIdentity } from "./native/guard.ts";
 import { TestAuthority } from "./testing/certificates.ts";
 import { MemoryCoordinator } from "./testing/memory-coordinator.ts";
 import { EMPTY_FRAME, RawClient, Reader, putOf, request as requestOf } from "./testing/native-client.ts";
@@ -89,23 +88,21 @@ class Grpc implements AsyncDisposable {
   static async start(options: Partial<GrpcServerOptions> = {}): Promise<Grpc> {
     const door = createNativeDoor({ coordinator: new MemoryCoordinator() });
     const callers: string[] = [];
+    const info = door.methods.get("Info");
+    assert.ok(info?.kind === "unary");
+    const recording: GrpcMethod = {
+      kind: "unary",
+      serve: (call, request) => {
+        callers.push(call.identity?.name ?? "?");
+        info.serve(call, request);
+      },
+    };
     const listener = await startGrpcServer({
       host: "127.0.0.1",
       port: 0,
       tls: { ...server, ca: old.cert },
       cellUid: CELL,
-      services: [
-        {
-          definition: door.definition,
-          implementation: {
-            ...door.implementation,
-            info: (call: ServerUnaryCall<Buffer, Buffer>, callback: sendUnaryData<Buffer>) => {
-              callers.push(callIdentity(call)?.name ?? "?");
-              door.implementation.info(call, callback);
-            },
-          },
-        },
-      ],
+      services: [{ name: door.name, methods: new Map([...door.methods, ["Info", recording]]) }],
       ...options,
     });
     return new Grpc(listener, callers, () => door.close());
@@ -178,7 +175,7 @@ describe("doors with TLS", limits, () => {
   it("gRPC: who may call what is asked with identity, method and request", async () => {
     const asked: string[] = [];
     const authorize: Authorize = ({ path, identity, request: body }) => {
-      asked.push(`${path} ${identity.kind}/${identity.name} ${String((body as Buffer).length)}`);
+      asked.push(`${path} ${identity.kind}/${identity.name} ${String(body?.length)}`);
       return identity.name === "app" ? "not you" : undefined;
     };
     await using grpc = await Grpc.start({ authorize });

@@ -1,5 +1,5 @@
-import { Metadata, status as GrpcStatus } from "@grpc/grpc-js";
-import type { ServerUnaryCall, ServerWritableStream, sendUnaryData } from "@grpc/grpc-js";
+import { GrpcCode, GrpcError } from "@lockstep/gateway";
+import type { AnswerStream, Implementation } from "@lockstep/gateway";
 import { admin } from "@lockstep/proto";
 import type { Revision } from "@lockstep/gateway/coordinator";
 import { isJoint } from "../raft/index.ts";
@@ -37,13 +37,16 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const ADDRESS = /^(\[[0-9a-f:]+\]|[a-z0-9.-]+):\d{1,5}$/i;
 const COMPACT_DEADLINE_MS = 15_000;
 
-/** The gRPC service for operators and the CLI. */
-export function createAdminService(options: AdminServiceOptions): admin.AdminServer {
+/** The gRPC service for operators and the CLI, for `serviceOf`. */
+export type AdminService = Implementation<typeof admin.AdminService>;
+
+/** The gRPC service for operators and the CLI. Refuses by throwing a `GrpcError`. */
+export function createAdminService(options: AdminServiceOptions): AdminService {
   const { replica, changes } = options;
   const commands = new CellCommands(replica);
   return {
-    status: unary(() => statusOf(options)),
-    listMembers: unary(async () => {
+    status: refusing(() => statusOf(options)),
+    listMembers: refusing(async () => {
       const membership = await changes.current();
       return {
         cellId: membership.cellId,
@@ -54,8 +57,8 @@ export function createAdminService(options: AdminServiceOptions): admin.AdminSer
         removedIds: [...membership.removedIds],
       };
     }),
-    addLearner: unary((request: admin.AddLearnerRequest) => addLearner(options, request)),
-    changeMembership: unary(async (request: admin.ChangeMembershipRequest) => {
+    addLearner: refusing((request: admin.AddLearnerRequest) => addLearner(options, request)),
+    changeMembership: refusing(async (request: admin.ChangeMembershipRequest) => {
       const membership = await changes.change({
         plannedOn: request.plannedOn as LogIndex,
         promote: request.promote as MemberId[],
@@ -68,23 +71,21 @@ export function createAdminService(options: AdminServiceOptions): admin.AdminSer
         members: membership.members.map((member) => memberMessage(member, membership)),
       };
     }),
-    transferLeadership: unary(async (request: admin.TransferLeadershipRequest) => ({
+    transferLeadership: refusing(async (request: admin.TransferLeadershipRequest) => ({
       leaderId: await changes.transferLeadership(request.target as MemberId),
     })),
-    snapshot: (call) => {
-      streamState(replica, call).catch((error: unknown) => call.destroy(toServiceError(error)));
-    },
-    compact: unary((request: admin.CompactRequest) => compact(options.coordinator, request)),
-    raiseFormatVersion: unary(async (request: admin.RaiseFormatVersionRequest) => ({
+    snapshot: (_request, stream) => streamState(replica, stream),
+    compact: refusing((request: admin.CompactRequest) => compact(options.coordinator, request)),
+    raiseFormatVersion: refusing(async (request: admin.RaiseFormatVersionRequest) => ({
       formatVersion: await commands.raiseFormatVersion(request.version, request.plannedOn as LogIndex),
     })),
-    createNamespace: unary(async ({ name, uid }: admin.CreateNamespaceRequest) => ({
+    createNamespace: refusing(async ({ name, uid }: admin.CreateNamespaceRequest) => ({
       namespace: namespaceMessage(await commands.createNamespace(name, uid)),
     })),
-    deleteNamespace: unary(async ({ name, uid }: admin.DeleteNamespaceRequest) => ({
+    deleteNamespace: refusing(async ({ name, uid }: admin.DeleteNamespaceRequest) => ({
       deleted: await commands.deleteNamespace(name, uid),
     })),
-    listNamespaces: unary(async () => {
+    listNamespaces: refusing(async () => {
       const namespaces = await commands.namespaces();
       return {
         cellId: replica.parts.state.membership.cellId,
@@ -94,49 +95,45 @@ export function createAdminService(options: AdminServiceOptions): admin.AdminSer
   };
 }
 
-function unary<Q, A>(
-  handle: (request: Q) => Promise<A> | A,
-): (call: ServerUnaryCall<Q, A>, callback: sendUnaryData<A>) => void {
-  return (call, callback) => {
-    const answer = async (): Promise<A> => handle(call.request);
-    answer().then(
-      (response) => callback(null, response),
-      (error: unknown) => callback(toServiceError(error)),
-    );
+/** What the admin API refuses becomes a status with its code in the trailers. */
+function refusing<Q, A>(handle: (request: Q) => Promise<A> | A): (request: Q) => Promise<A> {
+  return async (request) => {
+    try {
+      return await handle(request);
+    } catch (error) {
+      throw error instanceof AdminError ? toGrpcError(error) : error;
+    }
   };
 }
 
-function toServiceError(error: unknown): Error & { code: GrpcStatus; metadata: Metadata } {
-  const metadata = new Metadata();
-  if (!(error instanceof AdminError)) {
-    const message = error instanceof Error ? error.message : String(error);
-    return Object.assign(new Error(message), { code: GrpcStatus.INTERNAL, metadata });
-  }
-  metadata.set("lockstep-error-code", error.code);
-  if (error.leaderAdmin !== undefined) metadata.set("lockstep-leader-admin", error.leaderAdmin);
-  return Object.assign(new Error(error.message), { code: grpcStatus(error.code), metadata });
+function toGrpcError({ code, leaderAdmin, message }: AdminError): GrpcError {
+  const metadata = {
+    "lockstep-error-code": code,
+    ...(leaderAdmin === undefined ? {} : { "lockstep-leader-admin": leaderAdmin }),
+  };
+  return new GrpcError({ code: grpcCode(code), details: message, metadata });
 }
 
-function grpcStatus(code: AdminErrorCode): GrpcStatus {
+function grpcCode(code: AdminErrorCode): GrpcCode {
   switch (code) {
     case "invalid-argument":
-      return GrpcStatus.INVALID_ARGUMENT;
+      return GrpcCode.INVALID_ARGUMENT;
     case "unknown-member":
     case "unknown-namespace":
-      return GrpcStatus.NOT_FOUND;
+      return GrpcCode.NOT_FOUND;
     case "name-in-use":
     case "namespace-exists":
-      return GrpcStatus.ALREADY_EXISTS;
+      return GrpcCode.ALREADY_EXISTS;
     case "too-many-members":
     case "too-many-namespaces":
-      return GrpcStatus.RESOURCE_EXHAUSTED;
+      return GrpcCode.RESOURCE_EXHAUSTED;
     case "no-leader":
-      return GrpcStatus.UNAVAILABLE;
+      return GrpcCode.UNAVAILABLE;
     case "timeout":
-      return GrpcStatus.DEADLINE_EXCEEDED;
+      return GrpcCode.DEADLINE_EXCEEDED;
     case "stale-plan":
     case "change-pending":
-      return GrpcStatus.ABORTED;
+      return GrpcCode.ABORTED;
     case "not-leader":
     case "invalid-change":
     case "not-a-learner":
@@ -145,7 +142,7 @@ function grpcStatus(code: AdminErrorCode): GrpcStatus {
     case "unhealthy-cell":
     case "wrong-cell":
     case "format-version":
-      return GrpcStatus.FAILED_PRECONDITION;
+      return GrpcCode.FAILED_PRECONDITION;
   }
 }
 
@@ -198,26 +195,15 @@ function checkedAddresses(addresses: admin.Addresses | undefined): MemberAddress
   return listed;
 }
 
-async function streamState(
-  replica: Replica,
-  call: ServerWritableStream<admin.SnapshotRequest, admin.SnapshotChunk>,
-): Promise<void> {
+async function streamState(replica: Replica, stream: AnswerStream<admin.SnapshotChunk>): Promise<void> {
   const { state, environment } = replica.parts;
   const source = createSnapshotSource(state.store.view(), { pause: pauseIn(environment) });
-  let gone = false;
-  call.on("cancelled", () => (gone = true));
   try {
-    for (let number = 0; !gone; number += 1) {
+    for (let number = 0; !stream.cancelled; number += 1) {
       const data = await source.chunk(number);
       if (data === undefined) break;
-      if (!call.write({ data: Buffer.from(data) })) {
-        await new Promise<void>((resolve) => {
-          call.once("drain", resolve);
-          call.once("cancelled", resolve);
-        });
-      }
+      await stream.write({ data: Buffer.from(data) });
     }
-    call.end();
   } finally {
     source.close();
   }

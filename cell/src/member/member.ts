@@ -1,4 +1,4 @@
-import { createNativeDoor, startGrpcServer, startHttpDoor } from "@lockstep/gateway";
+import { createNativeDoor, serviceOf, startGrpcServer, startHttpDoor } from "@lockstep/gateway";
 import type { GrpcServerOptions } from "@lockstep/gateway";
 import { admin } from "@lockstep/proto";
 import { createAdminService } from "../admin/service.ts";
@@ -125,10 +125,7 @@ async function openDoors(
   });
 
   const native = createNativeDoor({ coordinator, log });
-  const grpc = await startGrpcServer({
-    ...listenAt("client"),
-    services: [{ definition: native.definition, implementation: native.implementation }],
-  });
+  const grpc = await startGrpcServer({ ...listenAt("client"), services: [native] });
   closers.push(() => {
     native.close();
     return grpc.close();
@@ -151,7 +148,7 @@ async function openDoors(
   const adminServer = await startGrpcServer({
     ...listenAt("admin"),
     authorize: authorizeAdmin,
-    services: [{ definition: admin.AdminService, implementation: service }],
+    services: [serviceOf(admin.AdminService, service)],
   });
   closers.push(() => adminServer.close());
   if (secure !== undefined) {

@@ -21,11 +21,20 @@ export const authorizeAdmin: Authorize = ({ path, identity, request }) => {
       if (path === listMembers.path || path === status.path) return undefined;
       if (path !== addLearner.path)
         return `${who} may join, and see who the members are; the rest is for administrators`;
-      const { name } = request as admin.AddLearnerRequest;
+      const name = joiningName(request);
       return name === identity.name ? undefined : `${who} may join under its own name, not as ${name}`;
     }
   }
 };
+
+/** Of a request that cannot be read: nobody's. */
+function joiningName(request: Buffer | undefined): string {
+  try {
+    return admin.AddLearnerRequest.decode(request ?? Buffer.alloc(0)).name;
+  } catch {
+    return "";
+  }
+}
 
 /**
  * Reads the certificate of somebody at the other end of a connection between members: it must name a member of this

@@ -99,7 +99,7 @@ export interface StreamCall extends ServerCall {
   end(): void;
   /**
    * Ends with another status. What was written before goes first, since a message cannot be cut in half; a client that
-   * does not take it within `FAIL_LINGER_MS` is reset without a status.
+   * does not take it within ten seconds is reset without a status.
    */
   fail(status: GrpcStatus): void;
   /** Bytes written that the kernel has not taken yet. */

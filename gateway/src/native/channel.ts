@@ -1,8 +1,7 @@
-import type { Metadata, ServerDuplexStream } from "@grpc/grpc-js";
-import { status } from "@grpc/grpc-js";
 import type {
   Coordinator,
   Failure,
+  KeyRange,
   LeaseEnd,
   LeaseId,
   Limits,
@@ -14,6 +13,8 @@ import type {
   WatchRequest,
   WatchSink,
 } from "../coordinator/index.ts";
+import { GrpcCode } from "../grpc/call.ts";
+import type { GrpcStatus, StreamCall } from "../grpc/call.ts";
 import {
   DEFAULT_NAMESPACE,
   refusal,
@@ -47,6 +48,12 @@ export interface ChannelContext {
   readonly interest: LeaseInterest;
   /** The channel answers nothing more. */
   readonly onClosed: (channel: Channel) => void;
+}
+
+/** A range that lives longer than its frame: it must not keep everything in memory that came together with it. */
+function ownRange({ key, rangeEnd }: KeyRange): KeyRange {
+  const own = { key: Buffer.from(key) };
+  return rangeEnd === undefined ? own : { ...own, rangeEnd: Buffer.from(rangeEnd) };
 }
 
 /** One watch of one channel. */
@@ -83,7 +90,7 @@ class ChannelWatch implements WatchSink, OutboxWatch {
  */
 export class Channel implements LeaseListener {
   closed = false;
-  private readonly call: ServerDuplexStream<Buffer, Buffer>;
+  private readonly call: StreamCall;
   private readonly context: ChannelContext;
   private readonly outbox = new Outbox();
   private readonly watches = new Map<number, ChannelWatch>();
@@ -99,14 +106,12 @@ export class Channel implements LeaseListener {
   private halfClosed = false;
   private checkedNamespace = "";
 
-  constructor(call: ServerDuplexStream<Buffer, Buffer>, context: ChannelContext) {
+  constructor(call: StreamCall, context: ChannelContext) {
     this.call = call;
     this.context = context;
-    call.on("data", (bytes: Buffer) => this.frame(bytes));
-    call.on("end", () => this.clientEnded());
-    call.on("cancelled", () => this.close());
-    // A write after the client went away: the cancellation that follows does the rest.
-    call.on("error", () => this.close());
+    call.onMessage((bytes) => this.frame(bytes));
+    call.onHalfClose(() => this.clientEnded());
+    call.onClose(() => this.close());
   }
 
   get watchCount(): number {
@@ -171,11 +176,11 @@ export class Channel implements LeaseListener {
     this.watchEnded(watch.id, end);
   }
 
-  /** Ends the stream with a status other than OK; what was not sent is dropped. */
-  cut(code: status, details: string, metadata?: Metadata): void {
+  /** Ends the stream with a status other than OK; what the transport has not been given is dropped. */
+  cut(status: GrpcStatus): void {
     if (this.closed) return;
     this.close();
-    this.call.emit("error", metadata === undefined ? { code, details } : { code, details, metadata });
+    this.call.fail(status);
   }
 
   // ---- from the client ----
@@ -187,14 +192,14 @@ export class Channel implements LeaseListener {
       frame = this.context.frames.decode(bytes);
     } catch (error) {
       if (!(error instanceof MalformedError)) throw error;
-      this.cut(status.INVALID_ARGUMENT, `malformed frame: ${error.message}`);
+      this.cut({ code: GrpcCode.INVALID_ARGUMENT, details: `malformed frame: ${error.message}` });
       return;
     }
     const namespace = frame.namespace === "" ? DEFAULT_NAMESPACE : frame.namespace;
     if (namespace !== this.checkedNamespace) {
       const failure = validateNamespace(namespace, this.context.limits);
       if (failure !== undefined) {
-        this.cut(status.INVALID_ARGUMENT, failure.message);
+        this.cut({ code: GrpcCode.INVALID_ARGUMENT, details: failure.message });
         return;
       }
       this.checkedNamespace = namespace;
@@ -259,7 +264,8 @@ export class Channel implements LeaseListener {
   private createWatch(scope: { namespace: string; epoch: number }, create: WireWatchCreate): void {
     const { watchId } = create;
     if (watchId === 0 || this.watches.has(watchId)) {
-      this.cut(status.INVALID_ARGUMENT, `watch id ${watchId} is zero or in use on this stream`);
+      const details = `watch id ${watchId} is zero or in use on this stream`;
+      this.cut({ code: GrpcCode.INVALID_ARGUMENT, details });
       return;
     }
     const failure = this.watchFailure(create);
@@ -271,7 +277,7 @@ export class Channel implements LeaseListener {
     const request: WatchRequest = {
       namespace: scope.namespace,
       epoch: scope.epoch,
-      range: create.range,
+      range: ownRange(create.range),
       returnPrevious: create.returnPrevious,
       ...(create.startRevision === 0 ? {} : { startRevision: create.startRevision as Revision }),
       ...(create.omitPuts ? { omit: "put" } : create.omitDeletes ? { omit: "delete" } : {}),
@@ -410,7 +416,8 @@ export class Channel implements LeaseListener {
     this.waitingBytes += frame.length;
     const { pendingBytesMax } = this.context.doorLimits;
     if (this.waitingBytes > pendingBytesMax) {
-      this.cut(status.RESOURCE_EXHAUSTED, `the client left more than ${pendingBytesMax} bytes unread`);
+      const details = `the client left more than ${pendingBytesMax} bytes unread`;
+      this.cut({ code: GrpcCode.RESOURCE_EXHAUSTED, details });
     }
   }
 

@@ -5,6 +5,8 @@ import type { ServiceError } from "@grpc/grpc-js";
 import { credentials, status } from "@grpc/grpc-js";
 import { coordination as proto } from "@lockstep/proto";
 import type { Revision } from "../coordinator/index.ts";
+import type { RunningGrpcServer } from "../grpc/server.ts";
+import { startGrpcServer } from "../grpc/server.ts";
 import { MemoryCoordinator, ManualClock } from "../testing/memory-coordinator.ts";
 import {
   EMPTY_FRAME,
@@ -19,8 +21,6 @@ import {
 } from "../testing/native-client.ts";
 import type { NativeDoor } from "./door.ts";
 import { createNativeDoor } from "./door.ts";
-import type { RunningGrpcServer } from "./grpc-server.ts";
-import { startGrpcServer } from "./grpc-server.ts";
 import type { NativeDoorLimits } from "./limits.ts";
 
 describe("the native door", { timeout: 20_000 }, () => {

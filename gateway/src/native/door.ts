@@ -1,7 +1,7 @@
-import type { ServerDuplexStream, ServerUnaryCall, sendUnaryData } from "@grpc/grpc-js";
-import { Metadata, status } from "@grpc/grpc-js";
 import type { Coordinator, FailureCode, Limits } from "../coordinator/index.ts";
 import { LIMITS } from "../coordinator/index.ts";
+import { GrpcCode } from "../grpc/call.ts";
+import type { GrpcMethod, GrpcService, GrpcStatus, StreamCall, UnaryCall } from "../grpc/call.ts";
 import type { DoorLog } from "../log.ts";
 import { NO_LOG } from "../log.ts";
 import { DEFAULT_NAMESPACE, refusal, validateNamespace } from "../validation.ts";
@@ -17,8 +17,6 @@ import type { NativeDoorLimits } from "./limits.ts";
 import { NATIVE_DOOR_LIMITS } from "./limits.ts";
 import type { AnyOutcome } from "./outbox.ts";
 import { MalformedError, ProtoReader } from "./reader.ts";
-import type { RawCoordinationServer, RawCoordinationService } from "./service.ts";
-import { RAW_COORDINATION_SERVICE } from "./service.ts";
 import { ReverseWriter } from "./writer.ts";
 
 export interface NativeDoorOptions {
@@ -39,9 +37,9 @@ export interface NativeDoorStats {
 }
 
 /** The native protocol over one coordinator: give it to `startGrpcServer`. */
-export interface NativeDoor {
-  readonly definition: RawCoordinationService;
-  readonly implementation: RawCoordinationServer;
+export interface NativeDoor extends GrpcService {
+  /** Serves a channel whatever carries it; what the service's `Channel` does. */
+  readonly openChannel: (call: StreamCall) => void;
   stats(): NativeDoorStats;
   /** Ends every channel with UNAVAILABLE (`shutting-down`) and refuses new ones. */
   close(): void;
@@ -51,16 +49,22 @@ export interface NativeDoor {
 export const CODE_METADATA = "lockstep-code";
 export const RETRY_AFTER_METADATA = "lockstep-retry-after-ms";
 
-function codeMetadata(code: FailureCode, retryAfterMs?: number): Metadata {
-  const metadata = new Metadata();
-  metadata.set(CODE_METADATA, code);
-  if (retryAfterMs !== undefined) metadata.set(RETRY_AFTER_METADATA, String(retryAfterMs));
-  return metadata;
+const SHUTTING_DOWN: GrpcStatus = {
+  code: GrpcCode.UNAVAILABLE,
+  details: "the member is shutting down",
+  metadata: codeMetadata("shutting-down"),
+};
+
+function codeMetadata(code: FailureCode, retryAfterMs?: number): Readonly<Record<string, string>> {
+  const metadata = { [CODE_METADATA]: code };
+  return retryAfterMs === undefined
+    ? metadata
+    : { ...metadata, [RETRY_AFTER_METADATA]: String(retryAfterMs) };
 }
 
 class Door implements NativeDoor {
-  readonly definition: RawCoordinationService = RAW_COORDINATION_SERVICE;
-  readonly implementation: RawCoordinationServer;
+  readonly name = "lockstep.v1.Coordination";
+  readonly methods: ReadonlyMap<string, GrpcMethod>;
   private readonly coordinator: Coordinator;
   private readonly limits: Limits;
   private readonly doorLimits: NativeDoorLimits;
@@ -101,11 +105,11 @@ class Door implements NativeDoor {
       coordinator.onLeaseEnd((end) => interest.ended(end)),
       coordinator.onLeaderChange(() => this.announceLeader()),
     ];
-    this.implementation = {
-      channel: (call) => this.openChannel(call),
-      execute: (call, callback) => this.execute(call, callback),
-      info: (_call, callback) => callback(null, encodeInfo(this.coordinator.info())),
-    };
+    this.methods = new Map<string, GrpcMethod>([
+      ["Channel", { kind: "stream", serve: this.openChannel }],
+      ["Execute", { kind: "unary", serve: (call, request) => this.execute(call, request) }],
+      ["Info", { kind: "unary", serve: (call) => call.respond(encodeInfo(this.coordinator.info())) }],
+    ]);
   }
 
   stats(): NativeDoorStats {
@@ -123,57 +127,50 @@ class Door implements NativeDoor {
     if (this.closed) return;
     this.closed = true;
     for (const unsubscribe of this.unsubscribe) unsubscribe();
-    for (const channel of [...this.channels]) {
-      channel.cut(status.UNAVAILABLE, "the member is shutting down", codeMetadata("shutting-down"));
-    }
+    for (const channel of [...this.channels]) channel.cut(SHUTTING_DOWN);
   }
 
-  private openChannel(call: ServerDuplexStream<Buffer, Buffer>): void {
-    const refuse = (code: status, details: string, metadata: Metadata): void => {
-      call.on("error", () => undefined);
-      call.emit("error", { code, details, metadata });
-    };
+  readonly openChannel = (call: StreamCall): void => {
     if (this.closed) {
-      refuse(status.UNAVAILABLE, "the member is shutting down", codeMetadata("shutting-down"));
+      call.fail(SHUTTING_DOWN);
       return;
     }
     const { streamsMax, overloadRetryAfterMs } = this.doorLimits;
     if (this.streams >= streamsMax) {
       this.log("warn", "refused a channel: too many streams", { streamsMax });
-      const metadata = codeMetadata("too-many-streams", overloadRetryAfterMs);
-      refuse(
-        status.RESOURCE_EXHAUSTED,
-        `the member has ${streamsMax} streams, the most it may have`,
-        metadata,
-      );
+      call.fail({
+        code: GrpcCode.RESOURCE_EXHAUSTED,
+        details: `the member has ${streamsMax} streams, the most it may have`,
+        metadata: codeMetadata("too-many-streams", overloadRetryAfterMs),
+      });
       return;
     }
     this.streams += 1;
-    // The one event that always comes, whoever ended the stream, once nothing is left to send.
-    call.once("cancelled", () => {
+    // A client that does not take its last bytes counts until they are gone.
+    call.onClose(() => {
       this.streams -= 1;
     });
     const channel = new Channel(call, this.context);
     this.channels.add(channel);
     channel.info(encodeInfo(this.coordinator.info()));
-  }
+  };
 
   private announceLeader(): void {
     const encoded = encodeInfo(this.coordinator.info());
     for (const channel of this.channels) channel.info(encoded);
   }
 
-  private execute(call: ServerUnaryCall<Buffer, Buffer>, callback: sendUnaryData<Buffer>): void {
+  private execute(call: UnaryCall, request: Buffer): void {
     let message: WireExecute;
     try {
-      message = this.context.frames.decodeExecute(call.request);
+      message = this.context.frames.decodeExecute(request);
     } catch (error) {
       if (!(error instanceof MalformedError)) throw error;
-      callback({ code: status.INVALID_ARGUMENT, details: `malformed request: ${error.message}` });
+      call.fail({ code: GrpcCode.INVALID_ARGUMENT, details: `malformed request: ${error.message}` });
       return;
     }
     const answer = (outcome: AnyOutcome): void => {
-      callback(null, encodeExecuteResponse(this.context.writer, outcome));
+      call.respond(encodeExecuteResponse(this.context.writer, outcome));
     };
     const namespace = message.namespace === "" ? DEFAULT_NAMESPACE : message.namespace;
     const { unaryInFlightMax, overloadRetryAfterMs } = this.doorLimits;
@@ -186,7 +183,7 @@ class Door implements NativeDoor {
       return;
     }
     this.unaryInFlight += 1;
-    const scope = { bytes: call.request, namespace, epoch: message.epoch };
+    const scope = { bytes: request, namespace, epoch: message.epoch };
     this.context.dispatcher.run(scope, message.request, (outcome) => {
       this.unaryInFlight -= 1;
       answer(outcome);

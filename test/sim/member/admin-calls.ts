@@ -1,4 +1,6 @@
+import { GrpcError } from "@lockstep/gateway";
 import type { admin } from "@lockstep/proto";
+import type { AdminService } from "../../../cell/src/admin/service.ts";
 import { JOIN_TRY_MS_MAX, JoinFailure } from "../../../cell/src/member/join.ts";
 import type { SimProcess } from "../contract.ts";
 import type { SimNetwork } from "../network/network.ts";
@@ -9,7 +11,7 @@ type Method = "listMembers" | "addLearner" | "changeMembership" | "transferLeade
 export interface OpenAdmin {
   readonly host: string;
   readonly process: SimProcess;
-  readonly service: admin.AdminServer;
+  readonly service: AdminService;
 }
 
 /** What the admin API refused with, or why it could not be asked. */
@@ -25,15 +27,7 @@ export class AdminFailure extends Error {
   }
 }
 
-interface Refusal {
-  readonly message: string;
-  readonly metadata: { get(key: string): unknown[] };
-}
-
-type Handler = (
-  call: { readonly request: unknown },
-  answer: (error: Refusal | null, value?: unknown) => void,
-) => void;
+type Handler = (request: object) => Promise<unknown>;
 
 /** Admin calls of one process over the simulated network; each is asked once, and bounded in time. */
 export class AdminCalls {
@@ -75,20 +69,22 @@ export class AdminCalls {
     answer: (error: AdminFailure | undefined, value: unknown) => void,
   ): void {
     const handler = target.service[method] as unknown as Handler;
-    handler({ request }, (error, value) => {
+    const reply = (failure: AdminFailure | undefined, value?: unknown): void => {
       if (this.#network.blocked(target.host, this.#process.host)) return;
-      const failure = error === null ? undefined : toFailure(error);
       this.#process.deliver(this.#network.delayUs(), () => answer(failure, value));
-    });
+    };
+    handler(request).then(
+      (value) => reply(undefined, value),
+      (error: unknown) => reply(toFailure(error)),
+    );
   }
 }
 
-function toFailure({ message, metadata }: Refusal): AdminFailure {
-  const text = (key: string): string | undefined => {
-    const [value] = metadata.get(key);
-    return typeof value === "string" ? value : undefined;
-  };
-  return new AdminFailure(text("lockstep-error-code") ?? "internal", message, text("lockstep-leader-admin"));
+function toFailure(error: unknown): AdminFailure {
+  const message = error instanceof Error ? error.message : String(error);
+  const metadata = error instanceof GrpcError ? error.status.metadata : undefined;
+  const code = metadata?.["lockstep-error-code"] ?? "internal";
+  return new AdminFailure(code, message, metadata?.["lockstep-leader-admin"]);
 }
 
 /** How a member of the simulated world asks to be let into its cell. */

@@ -1,43 +1,39 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { status } from "@grpc/grpc-js";
-import type { ServerDuplexStream } from "@grpc/grpc-js";
 import type { FrameLink } from "@lockstep/client";
-import type { NativeDoor } from "@lockstep/gateway";
+import { GrpcCode } from "@lockstep/gateway";
+import type { NativeDoor, StreamCall } from "@lockstep/gateway";
 import { createClientTransport } from "./client-transport.ts";
 import type { OpenDoor } from "./client-transport.ts";
 import { manualWorld } from "./testing.ts";
 import type { ManualProcess, ManualWorld } from "./testing.ts";
 import type { NetworkProfile } from "./profile.ts";
 
-type Call = ServerDuplexStream<Buffer, Buffer>;
-
 interface Door extends OpenDoor {
   readonly process: ManualProcess;
-  readonly calls: Call[];
+  readonly calls: StreamCall[];
   /** Events of all calls, in order. */
   readonly heard: string[];
 }
 
-/** A door that records what its calls hear; only `channel` is ever used. */
+/** A door that records what its calls hear; only `openChannel` is ever used. */
 function doorOf(world: ManualWorld, host: string): Door {
   const process = world.process(host);
-  const calls: Call[] = [];
+  const calls: StreamCall[] = [];
   const heard: string[] = [];
   const tell = (what: string): void => {
     assert.ok(process.alive && !process.paused, "a process that cannot run was called");
     heard.push(what);
   };
-  const channel = (call: Call): void => {
+  const openChannel = (call: StreamCall): void => {
     tell("open");
     calls.push(call);
-    call.on("data", (frame: Buffer) => tell(frame.toString()));
-    call.on("end", () => tell("<end>"));
-    call.on("error", () => tell("<error>"));
-    call.on("drain", () => tell("<drain>"));
-    call.once("cancelled", () => tell("<cancelled>"));
+    call.onMessage((frame) => tell(frame.toString()));
+    call.onHalfClose(() => tell("<end>"));
+    call.onDrain(() => tell("<drain>"));
+    call.onClose(() => tell("<over>"));
   };
-  const door = { implementation: { channel } } as unknown as NativeDoor;
+  const door = { openChannel } as unknown as NativeDoor;
   return { host, process, door, calls, heard };
 }
 
@@ -120,17 +116,17 @@ describe("a link to a door", () => {
     await world.ms(10);
     door.calls[0]!.write(Buffer.from("a"));
     door.calls[0]!.end();
-    assert.ok(!door.heard.includes("<cancelled>"));
+    assert.ok(!door.heard.includes("<over>"));
     await world.ms(10);
     assert.deepEqual(good.heard, ["a", "<closed >"]);
-    assert.deepEqual(door.heard, ["open", "q", "<end>", "<cancelled>"]);
+    assert.deepEqual(door.heard, ["open", "q", "<end>", "<over>"]);
     const bad = open();
     await world.ms(10);
     door.calls[1]!.write(Buffer.from("b"));
-    door.calls[1]!.emit("error", { code: status.UNAVAILABLE, details: "shutting down" });
+    door.calls[1]!.fail({ code: GrpcCode.UNAVAILABLE, details: "shutting down" });
     await world.ms(10);
     assert.deepEqual(bad.heard, ["b", "<closed 14 UNAVAILABLE: shutting down>"]);
-    assert.deepEqual(door.heard.slice(4), ["open", "<error>", "<cancelled>"]);
+    assert.deepEqual(door.heard.slice(4), ["open", "<over>"]);
   });
 
   it("that is destroyed says nothing more and is cancelled at the door", async () => {
@@ -141,7 +137,7 @@ describe("a link to a door", () => {
     link.destroy();
     await world.ms(10);
     assert.deepEqual(heard, []);
-    assert.deepEqual(door.heard, ["open", "<cancelled>"]);
+    assert.deepEqual(door.heard, ["open", "<over>"]);
     assert.equal(door.calls[0]!.cancelled, true);
   });
 
@@ -158,7 +154,7 @@ describe("a link to a door", () => {
     await second.world.ms(10);
     second.client.kill();
     await second.world.ms(10);
-    assert.deepEqual([opened.heard, second.door.heard], [[], ["open", "<cancelled>"]]);
+    assert.deepEqual([opened.heard, second.door.heard], [[], ["open", "<over>"]]);
     assert.equal(client.alive, true);
   });
 
@@ -173,7 +169,7 @@ describe("a link to a door", () => {
     assert.equal(heard.length, 1);
     assert.deepEqual(door.heard, ["open"]);
     await world.ms(7_000);
-    assert.deepEqual(door.heard, ["open", "<cancelled>"]);
+    assert.deepEqual(door.heard, ["open", "<over>"]);
     world.network.heal();
     await world.ms(10_000);
     assert.equal(heard.length + door.heard.length, 3);
@@ -239,6 +235,6 @@ describe("back-pressure", () => {
     client.resume();
     link.destroy();
     await world.ms(100);
-    assert.deepEqual(door.heard, ["open", "<cancelled>"]);
+    assert.deepEqual(door.heard, ["open", "<over>"]);
   });
 });

@@ -1,12 +1,13 @@
 /** The client library's transport over the simulated network: frames of one stream to one member's native door. */
 import { status } from "@grpc/grpc-js";
 import type { FrameLink, FrameSink, Transport } from "@lockstep/client";
-import type { NativeDoor } from "@lockstep/gateway";
+import { GrpcCode } from "@lockstep/gateway";
+import type { GrpcStatus, NativeDoor } from "@lockstep/gateway";
 import type { SimProcess } from "../contract.ts";
 import { watchLife } from "./keepalive.ts";
 import type { SimNetwork } from "./network.ts";
 import { SimServerCall, messageBytes } from "./server-call.ts";
-import type { CallStatus, Downward, Upward } from "./server-call.ts";
+import type { Downward, Upward } from "./server-call.ts";
 import type { StreamEnd, StreamHandler } from "./stream.ts";
 
 /** A member that listens for clients. */
@@ -55,7 +56,7 @@ function dial(
   link: SimFrameLink,
   { process, target }: { readonly process: SimProcess; readonly target: OpenDoor },
 ): StreamEnd<Upward, Downward> {
-  const call = new SimServerCall(target.process, (stream) => target.door.implementation.channel(stream));
+  const call = new SimServerCall(target.process, (stream) => target.door.openChannel(stream));
   const { dialled, accepted } = network.connect<Upward, Downward>(
     { process, handler: link },
     { process: target.process, handler: call },
@@ -128,7 +129,7 @@ class SimFrameLink implements FrameLink, StreamHandler<Downward> {
       return;
     }
     this.#end?.cut();
-    this.over(down.status.code === status.OK ? undefined : failure(down.status));
+    this.over(down.status.code === GrpcCode.OK ? undefined : failure(down.status));
   }
 
   closed(reason: string): void {
@@ -144,6 +145,6 @@ function unavailable(details: string): Error {
   return new Error(`${status.UNAVAILABLE} UNAVAILABLE: ${details}`);
 }
 
-function failure({ code, details, metadata }: CallStatus): Error {
+function failure({ code, details, metadata }: GrpcStatus): Error {
   return Object.assign(new Error(`${code} ${status[code]}: ${details}`), { code, details, metadata });
 }

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import type { ServerDuplexStream } from "@grpc/grpc-js";
 import { connect } from "@lockstep/client";
 import type { Client, Runtime } from "@lockstep/client";
 import { createNativeDoor } from "@lockstep/gateway";
-import type { NativeDoor, NativeDoorLimits } from "@lockstep/gateway";
+import type { NativeDoor, NativeDoorLimits, StreamCall } from "@lockstep/gateway";
 import { MemoryCoordinator } from "../../../gateway/src/testing/memory-coordinator.ts";
 import { createClientTransport } from "./client-transport.ts";
+import { SimServerCall } from "./server-call.ts";
 import { manualWorld } from "./testing.ts";
 import type { ManualProcess, ManualWorld } from "./testing.ts";
 
@@ -42,17 +42,18 @@ function scene(doorLimits: Partial<NativeDoorLimits> = {}): Scene {
   const leader = { memberId: 1, clientAddress: ADDRESS, httpAddress: "" };
   const real = createNativeDoor({ coordinator: new MemoryCoordinator({ leader }), doorLimits });
   const written = new Map<string, number>();
-  const channel = (call: ServerDuplexStream<Buffer, Buffer>): void => {
-    const write = call.write.bind(call) as (frame: Buffer, taken: () => void) => boolean;
-    const host = call.getPeer();
-    const counting = (frame: Buffer, taken: () => void): boolean => {
-      written.set(host, (written.get(host) ?? 0) + frame.length);
-      return write(frame, taken);
+  const openChannel = (call: StreamCall): void => {
+    assert.ok(call instanceof SimServerCall);
+    const write = call.write.bind(call);
+    const host = call.peerHost;
+    call.write = (message, sent) => {
+      assert.ok(message instanceof Uint8Array);
+      written.set(host, (written.get(host) ?? 0) + message.length);
+      return write(message, sent);
     };
-    call.write = counting as typeof call.write;
-    real.implementation.channel(call);
+    real.openChannel(call);
   };
-  const door = { ...real, implementation: { ...real.implementation, channel } } as NativeDoor;
+  const door = { ...real, openChannel } as NativeDoor;
   const until = async <T>(promise: Promise<T>): Promise<T> => {
     const state = { settled: false };
     const note = (): void => {

@@ -1,25 +1,17 @@
-import { EventEmitter } from "node:events";
-import { Metadata, status } from "@grpc/grpc-js";
-import type { ServerDuplexStream } from "@grpc/grpc-js";
+import { GrpcCode } from "@lockstep/gateway";
+import type { CertificateIdentity, GrpcStatus, Message, StreamCall } from "@lockstep/gateway";
 import type { SimProcess } from "../contract.ts";
 import type { StreamEnd, StreamHandler } from "./stream.ts";
 import { watchLife } from "./keepalive.ts";
-
-/** How a stream ended, as trailers tell it. */
-export interface CallStatus {
-  readonly code: status;
-  readonly details: string;
-  readonly metadata: Metadata;
-}
 
 /** From the client: the call's headers, then its messages. */
 export type Upward = { readonly kind: "headers" } | { readonly kind: "message"; readonly frame: Buffer };
 /** From the member: messages, then how it ended. */
 export type Downward =
   | { readonly kind: "message"; readonly frame: Buffer }
-  | { readonly kind: "trailers"; readonly status: CallStatus };
+  | { readonly kind: "trailers"; readonly status: GrpcStatus };
 
-/** grpc-js adds about this much to a message; it also gives headers and trailers a size. */
+/** gRPC adds about this much to a message; it also gives headers and trailers a size. */
 const OVERHEAD_BYTES = 16;
 /** The gRPC server looks for a sign of life every 10 s and gives up 5 s later. */
 const LIFE_CHECK_MS = 5_000;
@@ -29,68 +21,98 @@ export function messageBytes(frame: Buffer): number {
   return frame.length + OVERHEAD_BYTES;
 }
 
+function ignore(): void {
+  return undefined;
+}
+
 /**
- * What the native door sees of a channel: the part of grpc-js's `ServerDuplexStream` that it uses, with the same
- * events in the same order. `cancelled` comes last, once, however the call ended, when nothing is left to send.
+ * What the native door sees of a channel, over the simulated network: events come in the order in which the gRPC server
+ * tells them. `onClose` comes last, once, however the call ended, when nothing is left to send.
  */
-export class SimServerCall extends EventEmitter implements StreamHandler<Upward> {
+export class SimServerCall implements StreamCall, StreamHandler<Upward> {
   cancelled = false;
-  readonly metadata: Metadata = new Metadata();
+  readonly path = "/lockstep.v1.Coordination/Channel";
+  readonly authority = "";
+  readonly identity: CertificateIdentity | undefined = undefined;
   readonly #process: SimProcess;
-  readonly #serve: (call: ServerDuplexStream<Buffer, Buffer>) => void;
+  readonly #serve: (call: StreamCall) => void;
   #end: StreamEnd<Downward, Upward> | undefined;
-  #status: CallStatus = { code: status.OK, details: "OK", metadata: new Metadata() };
   #ending = false;
   #over = false;
-  #stopWatching: () => void = () => undefined;
+  #stopWatching: () => void = ignore;
+  #onMessage: (message: Buffer) => void = ignore;
+  #onHalfClose: () => void = ignore;
+  #onDrain: () => void = ignore;
+  readonly #closeListeners: (() => void)[] = [];
 
   /** @param serve called with this call when its headers have come */
-  constructor(process: SimProcess, serve: (call: ServerDuplexStream<Buffer, Buffer>) => void) {
-    super();
+  constructor(process: SimProcess, serve: (call: StreamCall) => void) {
     this.#process = process;
     this.#serve = serve;
-    this.on("error", (error: Partial<CallStatus>) => {
-      const { code = status.UNKNOWN, details = "Unknown Error", metadata = new Metadata() } = error;
-      this.#status = { code, details, metadata };
-      this.end();
-    });
   }
 
   attach(end: StreamEnd<Downward, Upward>): void {
     this.#end = end;
   }
 
-  /** `taken` is called in a later microtask or turn, when the connection has room for it. */
-  write(frame: Buffer, taken?: () => void): boolean {
-    if (this.#ending || this.#over) return false;
-    // The writer goes on to use its memory.
-    const message = { kind: "message", frame: Buffer.from(frame) } as const;
-    return this.#end?.send(message, messageBytes(frame), taken) ?? false;
-  }
-
-  /** Sends how it ended behind what was written; the call is over when that has left. */
-  end(): this {
-    if (this.#ending || this.#over) return this;
-    this.#ending = true;
-    this.#end?.send({ kind: "trailers", status: this.#status }, OVERHEAD_BYTES, () => {
-      this.#end?.close();
-      this.#finish();
-    });
-    return this;
-  }
-
-  pause(): this {
-    this.#end?.pause();
-    return this;
-  }
-
-  resume(): this {
-    this.#end?.resume();
-    return this;
-  }
-
-  getPeer(): string {
+  /** Where the client runs. */
+  get peerHost(): string {
     return this.#end?.peer.process.host ?? "";
+  }
+
+  get bufferedBytes(): number {
+    return this.#end?.waitingBytes ?? 0;
+  }
+
+  header(): string | undefined {
+    return undefined;
+  }
+
+  deadlineMs(): number | undefined {
+    return undefined;
+  }
+
+  /** `sent` is called in a later microtask or turn, when the connection has room for it. */
+  write(message: Message, sent?: () => void): boolean {
+    if (this.#ending || this.#over) {
+      if (sent !== undefined) queueMicrotask(sent);
+      return false;
+    }
+    // The writer goes on to use its memory.
+    const frame = message instanceof Uint8Array ? Buffer.from(message) : Buffer.concat(message);
+    return this.#end?.send({ kind: "message", frame }, messageBytes(frame), sent) ?? false;
+  }
+
+  end(): void {
+    this.#finish({ code: GrpcCode.OK, details: "" });
+  }
+
+  fail(status: GrpcStatus): void {
+    this.#finish(status);
+  }
+
+  pause(): void {
+    this.#end?.pause();
+  }
+
+  resume(): void {
+    this.#end?.resume();
+  }
+
+  onMessage(listener: (message: Buffer) => void): void {
+    this.#onMessage = listener;
+  }
+
+  onHalfClose(listener: () => void): void {
+    this.#onHalfClose = listener;
+  }
+
+  onDrain(listener: () => void): void {
+    this.#onDrain = listener;
+  }
+
+  onClose(listener: () => void): void {
+    this.#closeListeners.push(listener);
   }
 
   // ---- from the stream ----
@@ -98,7 +120,7 @@ export class SimServerCall extends EventEmitter implements StreamHandler<Upward>
   payload(up: Upward): void {
     if (this.#over) return;
     if (up.kind === "message") {
-      this.emit("data", up.frame);
+      if (!this.#ending) this.#onMessage(up.frame);
       return;
     }
     const end = this.#end;
@@ -108,33 +130,42 @@ export class SimServerCall extends EventEmitter implements StreamHandler<Upward>
       missesMax: LIFE_MISSES_MAX,
       lost: () => {
         end.cut();
-        this.#finish();
+        this.#closed();
       },
     });
-    // The door takes grpc-js's class: it uses nothing of it but what is here.
-    this.#serve(this as unknown as ServerDuplexStream<Buffer, Buffer>);
+    this.#serve(this);
   }
 
   ended(): void {
-    if (!this.#over) this.emit("end");
+    if (!this.#over && !this.#ending) this.#onHalfClose();
   }
 
   closed(): void {
-    this.#finish();
+    this.#closed();
   }
 
   drained(): void {
-    if (!this.#over) this.emit("drain");
+    if (!this.#over) this.#onDrain();
   }
 
-  #finish(): void {
+  /** Sends how it ended behind what was written; the call is over when that has left. */
+  #finish(status: GrpcStatus): void {
+    if (this.#ending || this.#over) return;
+    this.#ending = true;
+    this.#end?.send({ kind: "trailers", status }, OVERHEAD_BYTES, () => {
+      this.#end?.close();
+      this.#closed();
+    });
+  }
+
+  #closed(): void {
     if (this.#over) return;
     this.#over = true;
     this.#stopWatching();
-    // In a later turn, as grpc-js does.
+    if (!this.#ending) this.cancelled = true;
+    // In a later turn, as the gRPC server does.
     this.#process.deliver(0, () => {
-      this.cancelled = true;
-      this.emit("cancelled", "cancelled");
+      for (const listener of this.#closeListeners) listener();
     });
   }
 }
