@@ -46,6 +46,9 @@ interface MemberFlags extends TlsFlags {
   readonly retentionRevisions?: number;
   readonly retentionBytes?: number;
   readonly retention: boolean;
+  readonly watchesMax: number;
+  readonly clientHostSuffix?: string;
+  readonly etcdProgressMs: number;
 }
 
 const version = (
@@ -109,6 +112,17 @@ program
   )
   .option("--retention-bytes <bytes>", "superseded history kept at most (default: not limited by it)", count)
   .option("--no-retention", "never give up history by itself")
+  .option("--watches-max <count>", "watches this member may have", count, MEMBER_DEFAULTS.watchesMax)
+  .option(
+    "--client-host-suffix <host,...>",
+    "host names that etcd clients may put a namespace in front of: NAMESPACE.HOST (beside those of the members)",
+  )
+  .option(
+    "--etcd-progress-ms <ms>",
+    "how often idle etcd watches that ask for it are told that nothing happened",
+    count,
+    MEMBER_DEFAULTS.etcdProgressMs,
+  )
   .action((flags: MemberFlags) => runMember(flags));
 
 program
@@ -274,6 +288,9 @@ function toOptions(flags: MemberFlags): MemberOptions {
     reserveBytes: flags.reserveBytes,
     logKeepBytes: flags.logKeepBytes,
     retention: flags.retention ? retentionOf(flags) : undefined,
+    watchesMax: flags.watchesMax,
+    hostSuffixes: flags.clientHostSuffix?.split(",") ?? [],
+    etcdProgressMs: flags.etcdProgressMs,
   };
 }
 

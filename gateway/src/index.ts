@@ -35,6 +35,15 @@ export type { NativeDoor, NativeDoorOptions, NativeDoorStats } from "./native/do
 export { createNativeDoor } from "./native/door.ts";
 export type { NativeDoorLimits } from "./native/limits.ts";
 export { NATIVE_DOOR_LIMITS } from "./native/limits.ts";
+// The etcd v3 door.
+export type { EtcdDoor, EtcdDoorOptions, EtcdDoorStats } from "./etcd/door.ts";
+export { createEtcdDoor } from "./etcd/door.ts";
+export type { EtcdDoorLimits } from "./etcd/limits.ts";
+export { ETCD_DOOR_LIMITS } from "./etcd/limits.ts";
+export type { ControlErrorCode, ControlMember, ControlStatus, EtcdControl } from "./etcd/control.ts";
+export { ControlError } from "./etcd/control.ts";
+export { healthService } from "./etcd/health.ts";
+export { reflectionServices } from "./etcd/reflection.ts";
 // The HTTP/JSON door.
 export type { HttpDoorOptions, RunningHttpDoor } from "./http/server.ts";
 export { startHttpDoor } from "./http/server.ts";

@@ -263,7 +263,18 @@ export function validateRead(operation: ReadOperation, limits: Limits): Failure 
       return leaseFailure(operation.leaseId);
     case "lease-list":
       return operation.after === undefined ? undefined : leaseFailure(operation.after);
+    case "txn-read":
+      return isReadOnly(operation.txn)
+        ? validateTxn(operation.txn, limits)
+        : invalid("a transaction that is answered like a read has no puts and deletes");
   }
+}
+
+/** Whether neither branch can change anything, nor those of the transactions inside. */
+export function isReadOnly({ success, failure }: TxnCommand): boolean {
+  return [success, failure].every((branch) =>
+    branch.every((step) => step.kind === "range" || (step.kind === "txn" && isReadOnly(step))),
+  );
 }
 
 /** @returns the refusal of a renewal, or `undefined` when a coordinator may have it. */

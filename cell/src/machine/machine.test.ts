@@ -235,9 +235,9 @@ describe("3b puts, deletes and transactions", () => {
     assert.equal(member.refused(put("")).code, "invalid-argument");
     assert.equal(member.refused(put("k".repeat(4097))).code, "invalid-argument");
     assert.equal(member.refused(put("k".repeat(4090), "", { sequential: true })).code, "invalid-argument");
-    assert.equal(member.refused(put("k", "v".repeat(1024 * 1024 + 1))).code, "request-too-large");
-    assert.equal(member.do(put("k", "v".repeat(1024 * 1024))).version, 1);
-    assert.equal(member.range(get("k")).kvs[0]!.value.length, 1024 * 1024);
+    assert.equal(member.refused(put("k", "v".repeat(LIMITS.valueBytesMax + 1))).code, "request-too-large");
+    assert.equal(member.do(put("k", "v".repeat(LIMITS.valueBytesMax))).version, 1);
+    assert.equal(member.range(get("k")).kvs[0]!.value.length, LIMITS.valueBytesMax);
   });
 });
 

@@ -9,6 +9,8 @@ import type {
   RangeOperation,
   RangeResult,
   Revision,
+  TxnCommand,
+  TxnResult,
 } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import type { LogIndex } from "../raft/types.ts";
@@ -34,6 +36,7 @@ import { RowSink } from "./sink.ts";
 import type { BootstrapOptions, NamespaceState } from "./state.ts";
 import { bootstrapState, MachineState } from "./state.ts";
 import { TokenTable } from "./tokens.ts";
+import { readTxn } from "./txn.ts";
 import type {
   Applied,
   Digest,
@@ -215,6 +218,17 @@ class CellMachine implements LoadableMachine {
     if (refused !== undefined) return refused;
     const result = readRange(reads, namespace, operation, this.revision);
     this.keys.cache.trim();
+    return result;
+  }
+
+  readTxn(namespaceId: NamespaceId, txn: TxnCommand, reader: StoreReader): TxnResult | Failure {
+    const namespace = this.state.namespaces.get(namespaceId);
+    if (namespace === undefined) return refusal("namespace-not-found", "this cell has no such namespace");
+    const { state, sink, keys, leases } = this;
+    const context = { state, sink, keys, leases, reader, events: undefined, leaseChanges: [] };
+    const result = readTxn(context, namespace, txn);
+    keys.cache.trim();
+    leases.trim();
     return result;
   }
 

@@ -19,7 +19,7 @@ import type { KeyRecord } from "./records.ts";
 import type { NamespaceState } from "./state.ts";
 import type { Plan, PutTarget, Step } from "./txn-plan.ts";
 import { Planner } from "./txn-plan.ts";
-import { deleteRefusal, putRefusal, txnRefusal } from "./validate.ts";
+import { deleteRefusal, putRefusal, readTxnRefusal, txnRefusal } from "./validate.ts";
 
 /** `known`: the record of the operation's key, when it has been looked up already. */
 export function applyPut(
@@ -66,6 +66,22 @@ export function applyTxn(
   const responses = carryOut(context, namespace, writer, plan);
   const { succeeded, failures } = plan;
   return { kind: "txn", succeeded, revision: writer.finish(), responses, failures };
+}
+
+/** A transaction that changes nothing, answered from the state as it is. */
+export function readTxn(
+  context: ApplyContext,
+  namespace: NamespaceState,
+  txn: TxnCommand,
+): TxnResult | Failure {
+  const writer = new RevisionWriter(context, namespace, "client");
+  const invalid = readTxnRefusal(txn, context.state.settings.limits, writer.revision);
+  if (invalid !== undefined) return invalid;
+  const plan = new Planner(context, namespace).txn(txn);
+  if ("code" in plan) return plan;
+  const responses = carryOut(context, namespace, writer, plan);
+  const { succeeded, failures } = plan;
+  return { kind: "txn", succeeded, revision: writer.reflected, responses, failures };
 }
 
 function carryOut(

@@ -15,6 +15,8 @@ import type {
   LeaseListResult,
   RequestIdentity,
   Revision,
+  TxnCommand,
+  TxnResult,
   WriteOperation,
   WriteResult,
 } from "@lockstep/gateway/coordinator";
@@ -262,6 +264,8 @@ export interface Machine {
 
   /** The newest state or a retained revision. Bounded by the settings' reply limits. */
   range(namespaceId: NamespaceId, operation: RangeOperation, reader: StoreReader): RangeResult | Failure;
+  /** A transaction without puts and deletes, on the newest state. */
+  readTxn(namespaceId: NamespaceId, txn: TxnCommand, reader: StoreReader): TxnResult | Failure;
   lease(namespaceId: NamespaceId, leaseId: LeaseId, reader: StoreReader): LeaseRecord | undefined;
   leaseKeys(namespaceId: NamespaceId, leaseId: LeaseId, reader: StoreReader): Uint8Array[];
   listLeases(namespaceId: NamespaceId, operation: LeaseListOperation, reader: StoreReader): LeaseListResult;

@@ -63,6 +63,19 @@ export function txnRefusal(txn: TxnCommand, limits: Limits, revision: number): F
   return "code" in written ? written : undefined;
 }
 
+/** Of a transaction that is to change nothing. */
+export function readTxnRefusal(txn: TxnCommand, limits: Limits, revision: number): Failure | undefined {
+  return isReadOnly(txn)
+    ? txnRefusal(txn, limits, revision)
+    : refusal("invalid-argument", "a transaction that is answered like a read has no puts and deletes");
+}
+
+function isReadOnly({ success, failure }: TxnCommand): boolean {
+  return [success, failure].every((branch) =>
+    branch.every((step) => step.kind === "range" || (step.kind === "txn" && isReadOnly(step))),
+  );
+}
+
 /** Keeps the comparison of all writes with each other short. Decides outcomes: never changed without a format version. */
 const TXN_OPERATIONS_TOTAL_MAX = 1024;
 

@@ -1,12 +1,14 @@
-import { createNativeDoor, serviceOf, startGrpcServer, startHttpDoor } from "@lockstep/gateway";
+import { serviceOf, startGrpcServer, startHttpDoor } from "@lockstep/gateway";
 import type { GrpcServerOptions } from "@lockstep/gateway";
 import { admin } from "@lockstep/proto";
 import { createAdminService } from "../admin/service.ts";
 import { isMember, isVoter } from "../raft/index.ts";
 import type { Environment } from "../replica/environment.ts";
 import type { Replica } from "../replica/replica.ts";
+import { createClientDoors } from "./client-doors.ts";
 import { startCore } from "./core.ts";
 import type { Core, MemberEvents } from "./core.ts";
+import { createEtcdControl } from "./etcd-control.ts";
 import { openMemberFolder } from "./folder.ts";
 import type { MemberIdentity } from "./identity.ts";
 import { MemberMetrics } from "./metrics.ts";
@@ -124,10 +126,20 @@ async function openDoors(
     slowConsumerCuts: () => hub.slowConsumerCuts,
   });
 
-  const native = createNativeDoor({ coordinator, log });
-  const grpc = await startGrpcServer({ ...listenAt("client"), services: [native] });
+  const { hostSuffixes, etcdProgressMs } = options;
+  const clientDoors = createClientDoors({
+    coordinator,
+    control: createEtcdControl({
+      replica,
+      changes: core.changes,
+      quotaBytes: options.admission.quotaBytes,
+    }),
+    etcd: { secure: secure !== undefined, hostSuffixes, progressIntervalMs: etcdProgressMs },
+    log,
+  });
+  const grpc = await startGrpcServer({ ...listenAt("client"), services: clientDoors.services });
   closers.push(() => {
-    native.close();
+    clientDoors.close();
     return grpc.close();
   });
 

@@ -1,5 +1,5 @@
 import type { AdmissionLimits } from "../admission/admission.ts";
-import { isCellUid } from "@lockstep/gateway";
+import { ETCD_DOOR_LIMITS, isCellUid } from "@lockstep/gateway";
 import type { RetentionPolicy } from "../machine/types.ts";
 import { isLoopback } from "../transport/address.ts";
 import type { MemberTlsOptions } from "./tls-source.ts";
@@ -30,6 +30,10 @@ export interface MemberOptions {
   readonly listen: ListenAddresses;
   /** What others are told to dial: differs from `listen` behind a proxy or a service name. */
   readonly advertise: ListenAddresses;
+  /** Host names that a namespace may stand in front of in an etcd client's `:authority`, beside the members' own. */
+  readonly hostSuffixes: readonly string[];
+  /** How often etcd's watches with `progress_notify` are told that nothing happened, in milliseconds. */
+  readonly etcdProgressMs: number;
   /** Absent: plain text, and only loopback hosts may be bound. */
   readonly tls?: MemberTlsOptions;
   readonly version: string;
@@ -70,6 +74,8 @@ export const MEMBER_DEFAULTS: Pick<
   | "watchPendingBytesMax"
   | "checkpointIntervalMs"
   | "retentionIntervalMs"
+  | "hostSuffixes"
+  | "etcdProgressMs"
 > = {
   tickMs: 25,
   electionTimeoutTicks: 20,
@@ -83,6 +89,8 @@ export const MEMBER_DEFAULTS: Pick<
   watchPendingBytesMax: 4 * 1024 * 1024,
   checkpointIntervalMs: 5 * 60_000,
   retentionIntervalMs: 10_000,
+  hostSuffixes: [],
+  etcdProgressMs: ETCD_DOOR_LIMITS.progressIntervalMs,
 };
 
 /** Splits HOST:PORT (or [V6]:PORT). Throws a TypeError that names what it was for. */

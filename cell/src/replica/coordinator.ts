@@ -468,6 +468,10 @@ export class CellCoordinator implements Coordinator {
         const result = machine.range(namespace.id, operation, store);
         return "code" in result ? { ok: false, failure: result } : { ok: true, result };
       }
+      case "txn-read": {
+        const result = machine.readTxn(namespace.id, operation.txn, store);
+        return "code" in result ? { ok: false, failure: result } : { ok: true, result };
+      }
       case "lease-list":
         return { ok: true, result: machine.listLeases(namespace.id, operation, store) };
       case "lease-time-to-live": {

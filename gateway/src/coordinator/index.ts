@@ -23,6 +23,7 @@ export type {
   SortTarget,
   TxnCommand,
   TxnOperation,
+  TxnReadOperation,
   WriteOperation,
 } from "./operations.ts";
 export type {

@@ -191,4 +191,10 @@ export interface LeaseListOperation {
   readonly limit?: number;
 }
 
-export type ReadOperation = RangeOperation | LeaseTimeToLiveOperation | LeaseListOperation;
+/** A transaction without puts and deletes: all its ranges and compares see one state, and nothing goes into the log. */
+export interface TxnReadOperation {
+  readonly kind: "txn-read";
+  readonly txn: TxnCommand;
+}
+
+export type ReadOperation = RangeOperation | LeaseTimeToLiveOperation | LeaseListOperation | TxnReadOperation;

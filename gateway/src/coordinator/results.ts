@@ -114,4 +114,4 @@ export interface LeaseListResult {
   readonly more: boolean;
 }
 
-export type ReadResult = RangeResult | LeaseTimeToLiveResult | LeaseListResult;
+export type ReadResult = RangeResult | LeaseTimeToLiveResult | LeaseListResult | TxnResult;

@@ -60,6 +60,7 @@ export class Dispatcher {
       case "range":
       case "lease-time-to-live":
       case "lease-list":
+      case "txn-read":
         return this.read(scope, request, { operation, deliver });
       case "lease-renew":
         return this.renew(scope, operation, deliver);

@@ -15,6 +15,7 @@ import type {
   Renewal,
   RenewalOutcome,
   Revision,
+  TxnResult,
   WatchHandle,
   WatchRequest,
   WatchSink,
@@ -98,6 +99,9 @@ export class MemoryCoordinator implements Coordinator {
     this.held = false;
     this.schedule();
   }
+
+  /** Ranges inside transactions answer no more keys than this, as a bound of a reply's bytes would make them. */
+  cutRangesAfter: number | undefined;
 
   /** The next mutation, read or renewal is refused with this. */
   failNext(failure: Failure): void {
@@ -233,7 +237,7 @@ export class MemoryCoordinator implements Coordinator {
         return this.commit(namespace, namespace.delete(operation, next, current));
       case "txn": {
         const result = namespace.txn(operation, next, current);
-        return "code" in result ? result : this.commit(namespace, result);
+        return "code" in result ? result : this.commit(namespace, this.cut(result));
       }
       case "lease-grant": {
         const leaseId = operation.leaseId ?? (String(this.nextLease++) as LeaseId);
@@ -265,6 +269,17 @@ export class MemoryCoordinator implements Coordinator {
         return { kind: "register-client", clientId, revision: current };
       }
     }
+  }
+
+  private cut(result: TxnResult): TxnResult {
+    const { cutRangesAfter: most } = this;
+    if (most === undefined) return result;
+    const responses = result.responses.map((response) =>
+      response.kind === "range" && response.kvs.length > most
+        ? { ...response, kvs: response.kvs.slice(0, most), more: true }
+        : response,
+    );
+    return { ...result, responses };
   }
 
   /** Ends the revision if anything was written. */
@@ -332,6 +347,8 @@ export class MemoryCoordinator implements Coordinator {
         const leases = all.slice(0, limit).map(({ leaseId, ttlMs, owner }) => ({ leaseId, ttlMs, owner }));
         return { kind: "lease-list", revision, leases, more: all.length > leases.length };
       }
+      case "txn-read":
+        return namespace.txn(operation.txn, revision, revision);
     }
   }
 

@@ -7,11 +7,13 @@ import type {
   KeyRange,
   KeyValue,
   LeaseId,
+  RangeFilter,
   RangeOperation,
   ReadOperation,
   ReadResult,
   RequestIdentity,
   Revision,
+  TxnCommand,
   TxnOperation,
   TxnOperationResult,
   WriteOperation,
@@ -119,21 +121,35 @@ export function rangeOperation(dice: Dice): RangeOperation {
     ...(dice.once(3) && { limit: number(dice) }),
     ...(dice.once(4) && { keysOnly: true }),
     ...(dice.once(4) && { countOnly: true }),
-    ...(dice.once(4) && { reverse: true }),
+    ...order(dice),
+    ...(dice.once(4) && { filter: filter(dice) }),
   };
 }
 
-export function txnOperation(dice: Dice): TxnOperation {
-  switch (dice.below(3)) {
+/** A sort has a direction of its own. */
+function order(dice: Dice): Pick<RangeOperation, "reverse" | "sort"> {
+  if (dice.once(4)) return { reverse: true };
+  if (!dice.once(3)) return {};
+  const target = dice.pick(["version", "create-revision", "mod-revision", "value"] as const);
+  return { sort: { target, ...(dice.once(2) && { descending: true }) } };
+}
+
+function filter(dice: Dice): RangeFilter {
+  return {
+    ...(dice.once(2) && { minModRevision: number(dice) }),
+    ...(dice.once(2) && { maxModRevision: number(dice) }),
+    ...(dice.once(2) && { minCreateRevision: number(dice) }),
+    ...(dice.once(2) && { maxCreateRevision: number(dice) }),
+  };
+}
+
+/** `depth`: how far transactions may stand in each other from here on. */
+export function txnOperation(dice: Dice, depth = 0): TxnOperation {
+  switch (dice.below(depth > 0 ? 4 : 3)) {
     case 0:
-      return {
-        kind: "put",
-        key: key(dice),
-        value: bytes(dice),
-        ...(dice.once(3) && { leaseId: lease(dice) }),
-        ...(dice.once(4) && { sequential: true }),
-        ...(dice.once(4) && { returnPrevious: true }),
-      };
+      return put(dice);
+    case 3:
+      return txn(dice, depth - 1);
     case 1:
       return { kind: "delete", range: range(dice), ...(dice.once(3) && { returnPrevious: true }) };
     default:
@@ -141,7 +157,48 @@ export function txnOperation(dice: Dice): TxnOperation {
   }
 }
 
+function put(dice: Dice): TxnOperation {
+  const previous = dice.once(4) && { returnPrevious: true };
+  if (dice.once(5)) {
+    const keep = dice.pick(["value", "lease", "both"] as const);
+    const value = keep === "lease" ? bytes(dice) : new Uint8Array(0);
+    const leaseId = keep === "value" && dice.once(2) && { leaseId: lease(dice) };
+    return { kind: "put", key: key(dice), value, keep, ...leaseId, ...previous };
+  }
+  return {
+    kind: "put",
+    key: key(dice),
+    value: bytes(dice),
+    ...(dice.once(3) && { leaseId: lease(dice) }),
+    ...(dice.once(4) && { sequential: true }),
+    ...previous,
+  };
+}
+
+function txn(dice: Dice, depth: number): TxnCommand {
+  return {
+    kind: "txn",
+    compares: dice.list(5, () => compare(dice)),
+    success: dice.list(5, () => txnOperation(dice, depth)),
+    failure: dice.list(5, () => txnOperation(dice, depth)),
+  };
+}
+
+function readOnlyTxn(dice: Dice): TxnCommand {
+  return {
+    kind: "txn",
+    compares: dice.list(5, () => compare(dice)),
+    success: dice.list(5, () => rangeOperation(dice)),
+    failure: dice.list(5, () => rangeOperation(dice)),
+  };
+}
+
 function compare(dice: Dice): Compare {
+  const one = compareOfKey(dice);
+  return dice.once(4) ? { ...one, rangeEnd: bytes(dice) } : one;
+}
+
+function compareOfKey(dice: Dice): Compare {
   const operator = dice.pick(["=", "!=", "<", ">"] as const);
   switch (dice.below(3)) {
     case 0:
@@ -176,12 +233,7 @@ export function writeOperation(dice: Dice): WriteOperation {
     case 4:
     case 5:
     case 6:
-      return {
-        kind: "txn",
-        compares: dice.list(5, () => compare(dice)),
-        success: dice.list(5, () => txnOperation(dice)),
-        failure: dice.list(5, () => txnOperation(dice)),
-      };
+      return txn(dice, 2);
     default: {
       const operation = txnOperation(dice);
       return operation.kind === "range" ? { kind: "register-client" } : operation;
@@ -190,7 +242,9 @@ export function writeOperation(dice: Dice): WriteOperation {
 }
 
 export function readOperation(dice: Dice): ReadOperation {
-  switch (dice.below(4)) {
+  switch (dice.below(5)) {
+    case 2:
+      return { kind: "txn-read", txn: readOnlyTxn(dice) };
     case 0:
       return { kind: "lease-time-to-live", leaseId: lease(dice), ...(dice.once(2) && { keys: true }) };
     case 1:

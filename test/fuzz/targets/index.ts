@@ -1,4 +1,5 @@
 import type { Target } from "../contract.ts";
+import { ETCD_TARGETS } from "./etcd.ts";
 import { FORWARDING_TARGETS } from "./forwarding.ts";
 import { HTTP_DOOR_TARGETS } from "./http-door.ts";
 import { HTTP_TARGETS } from "./http.ts";
@@ -11,6 +12,7 @@ import { WAL_TARGETS } from "./wal.ts";
 /** Every decoder under test: from clients, from members, from disks. */
 export const TARGETS: readonly Target[] = [
   ...NATIVE_TARGETS,
+  ...ETCD_TARGETS,
   ...HTTP_TARGETS,
   ...HTTP_DOOR_TARGETS,
   ...TRANSPORT_TARGETS,

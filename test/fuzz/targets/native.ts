@@ -58,6 +58,7 @@ function assertSameBytes(operation: DecodedOperation): void {
     case "range":
     case "lease-time-to-live":
     case "lease-list":
+    case "txn-read":
       if (validateRead(operation, LIMITS) !== undefined) return;
       first = encodeReadOperation(operation);
       second = encodeReadOperation(decodeReadOperation(first));

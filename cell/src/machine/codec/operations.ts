@@ -35,6 +35,7 @@ const COMPACT = 7;
 const REGISTER_CLIENT = 8;
 const LEASE_TIME_TO_LIVE = 9;
 const LEASE_LIST = 10;
+const TXN_READ = 11;
 
 const PUT_LEASE = 1;
 const PUT_SEQUENTIAL = 2;
@@ -139,6 +140,10 @@ export function writeReadOperation(writer: ByteWriter, operation: ReadOperation)
     case "lease-list":
       writeLeaseList(writer, operation);
       return;
+    case "txn-read":
+      writer.byte(TXN_READ);
+      writeTxn(writer, operation.txn);
+      return;
     default:
       assertNever(operation);
   }
@@ -153,6 +158,9 @@ export function readReadOperation(reader: ByteReader): ReadOperation {
       return readTimeToLive(reader);
     case LEASE_LIST:
       return readLeaseList(reader);
+    case TXN_READ:
+      if (reader.byte() !== TXN) throw new DecodeError("no transaction to read by");
+      return { kind: "txn-read", txn: readTxn(reader, 0) };
     default:
       throw new DecodeError(`unknown operation ${kind}`);
   }

@@ -223,6 +223,9 @@ export function writeReadResult(writer: ByteWriter, result: ReadResult): void {
     case "lease-list":
       writeLeaseList(writer, result);
       return;
+    case "txn":
+      writeTxn(writer, result);
+      return;
     default:
       assertNever(result);
   }
@@ -237,6 +240,8 @@ export function readReadResult(reader: ByteReader): ReadResult {
       return readTimeToLive(reader);
     case LEASE_LIST:
       return readLeaseList(reader);
+    case TXN:
+      return readTxn(reader);
     default:
       throw new DecodeError(`unknown result ${kind}`);
   }

@@ -1,0 +1,230 @@
+import type {
+  Failure,
+  KeyValue,
+  LeaseId,
+  RangeResult,
+  Revision,
+  TxnResult,
+  WatchHandle,
+  WriteResult,
+} from "../coordinator/index.ts";
+import { NO_IDENTITY } from "../coordinator/index.ts";
+import type { GrpcStatus, ServerCall } from "../grpc/call.ts";
+import { GrpcError } from "../grpc/error.ts";
+import { isLeaseId, refusal, validateWrite } from "../validation.ts";
+import type { EtcdContext } from "./context.ts";
+import { ETCD, statusOf } from "./errors.ts";
+
+/** Where a recipe acts. */
+export interface RecipeScope {
+  readonly context: EtcdContext;
+  readonly call: ServerCall;
+  readonly namespace: string;
+}
+
+export function scopeOf(context: EtcdContext, call: ServerCall): RecipeScope {
+  if (context.inFlight.closed) throw new GrpcError(ETCD.stopped);
+  return { context, call, namespace: context.namespaces.of(call) };
+}
+
+/** A place in the queue for a name: held while the key exists with this create revision. */
+export interface Place {
+  readonly key: Buffer;
+  readonly leaseId: LeaseId;
+  /** Create revision of the key: the fencing token. */
+  readonly token: Revision;
+  /** Everything before this revision has been looked at. */
+  readonly revision: Revision;
+}
+
+/** The end of all keys that begin with `prefix`; empty: there is none. */
+export function prefixEnd(prefix: Uint8Array): Buffer {
+  const end = Buffer.from(prefix);
+  for (let last = end.length - 1; last >= 0; last -= 1) {
+    const byte = end[last] as number;
+    if (byte === 0xff) continue;
+    end[last] = byte + 1;
+    return end.subarray(0, last + 1);
+  }
+  return Buffer.alloc(0);
+}
+
+/** The keys of everybody who stands in line for a name. */
+export function queueOf(name: Uint8Array): Buffer {
+  return Buffer.concat([name, Buffer.from("/")]);
+}
+
+/** A mutation as a promise: recipes are no hot path. @throws GrpcError */
+export function change<Kind extends WriteResult["kind"]>(
+  { context, call, namespace }: RecipeScope,
+  operation: Parameters<typeof validateWrite>[0],
+  kind: Kind,
+): Promise<Extract<WriteResult, { readonly kind: Kind }>> {
+  return new Promise((resolve, reject) => {
+    const refused = validateWrite(operation, context.limits);
+    if (refused !== undefined) {
+      reject(new GrpcError(statusOf(refused)));
+      return;
+    }
+    const deadlineMs = call.deadlineMs();
+    const mutation = { namespace, epoch: 0, identity: NO_IDENTITY, operation };
+    context.coordinator.mutate(
+      deadlineMs === undefined ? mutation : { ...mutation, deadlineMs },
+      (outcome) => {
+        if (!outcome.ok) reject(new GrpcError(statusOf(outcome.failure)));
+        else if (outcome.result.kind === kind)
+          resolve(outcome.result as Extract<WriteResult, { readonly kind: Kind }>);
+        else
+          reject(new GrpcError(statusOf(refusal("internal", `a ${kind} was answered with another result`))));
+      },
+    );
+  });
+}
+
+/**
+ * Stands in line for `name` under a lease; a place that the lease has already is kept, with `value` put if it differs.
+ * @throws GrpcError
+ */
+export async function standInLine(
+  scope: RecipeScope,
+  name: Uint8Array,
+  { leaseId, value }: { readonly leaseId: LeaseId; readonly value: Uint8Array },
+): Promise<{ readonly place: Place; readonly existed: KeyValue | undefined }> {
+  if (!isLeaseId(leaseId)) throw new GrpcError(ETCD.leaseNotFound);
+  const key = Buffer.concat([queueOf(name), Buffer.from(BigInt(leaseId).toString(16))]);
+  const done = await change(
+    scope,
+    {
+      kind: "txn",
+      compares: [{ key, target: "create-revision", operator: "=", operand: 0 }],
+      success: [{ kind: "put", key, value, leaseId }],
+      failure: [{ kind: "range", range: { key } }],
+    },
+    "txn",
+  );
+  const { revision } = done;
+  if (done.succeeded) return { place: { key, leaseId, token: revision, revision }, existed: undefined };
+  const [existed] = rangeOf(done, 0).kvs;
+  if (existed === undefined) throw new GrpcError(ETCD.timedOut);
+  return { place: { key, leaseId, token: existed.createRevision, revision }, existed };
+}
+
+/** The range that the transaction's operation `i` answered with. */
+export function rangeOf(result: TxnResult, i: number): RangeResult {
+  const response = result.responses[i];
+  if (response?.kind === "range") return response;
+  throw new GrpcError(statusOf(refusal("internal", "a transaction was answered with other operations")));
+}
+
+/**
+ * Waits until nobody stands before `place`, and makes sure that the place is still there then: a lease that ended
+ * meanwhile holds nothing.
+ * @returns the revision at which that was so
+ * @throws GrpcError
+ */
+export async function waitForTurn(scope: RecipeScope, name: Uint8Array, place: Place): Promise<Revision> {
+  const prefix = queueOf(name);
+  for (;;) {
+    const look = await change(
+      scope,
+      {
+        kind: "txn",
+        compares: [{ key: place.key, target: "create-revision", operator: "=", operand: place.token }],
+        success: [
+          {
+            kind: "range",
+            range: { key: prefix, rangeEnd: prefixEnd(prefix) },
+            limit: 1,
+            keysOnly: true,
+            sort: { target: "create-revision", descending: true },
+            filter: { maxCreateRevision: place.token - 1 },
+          },
+        ],
+        failure: [],
+      },
+      "txn",
+    );
+    if (!look.succeeded) throw new GrpcError(ETCD.leaseNotFound);
+    const [before] = rangeOf(look, 0).kvs;
+    if (before === undefined) return look.revision;
+    await gone(scope, [before.key, place.key], look.revision);
+  }
+}
+
+/** Resolves when one of the keys is deleted after `revision`. @throws GrpcError */
+function gone(scope: RecipeScope, keys: readonly Uint8Array[], revision: Revision): Promise<void> {
+  const { context, call, namespace } = scope;
+  return new Promise((resolve, reject) => {
+    const handles: WatchHandle[] = [];
+    const finish = (status?: GrpcStatus): void => {
+      for (const handle of handles.splice(0)) handle.cancel();
+      if (status === undefined) resolve();
+      else reject(new GrpcError(status));
+    };
+    call.onClose(() => finish(CALLER_GONE));
+    for (const key of keys) {
+      const request = {
+        namespace,
+        epoch: 0,
+        range: { key },
+        startRevision: (revision + 1) as Revision,
+        omit: "put",
+      } as const;
+      const handle = context.coordinator.watch(request, {
+        events: () => {
+          finish();
+          return true;
+        },
+        progress: () => undefined,
+        // Whatever it was, the next look tells more.
+        end: (end) => finish(end.kind === "cancelled" ? statusOf(end.failure) : undefined),
+      });
+      if ("code" in handle) {
+        finish(statusOf(handle satisfies Failure));
+        return;
+      }
+      handles.push(handle);
+    }
+  });
+}
+
+const CALLER_GONE: GrpcStatus = ETCD.watchCancelled;
+
+/** Gives a place up, if it is still that one. Repeated by nobody: the lease ends it at the latest. */
+export async function leaveLine(scope: RecipeScope, key: Uint8Array, token: Revision): Promise<TxnResult> {
+  return await change(
+    scope,
+    {
+      kind: "txn",
+      compares: [{ key, target: "create-revision", operator: "=", operand: token }],
+      success: [{ kind: "delete", range: { key } }],
+      failure: [],
+    },
+    "txn",
+  );
+}
+
+/** Whoever stands first in line for a name. @throws GrpcError */
+export function firstInLine(scope: RecipeScope, name: Uint8Array): Promise<RangeResult> {
+  const { context, call, namespace } = scope;
+  const prefix = queueOf(name);
+  return new Promise((resolve, reject) => {
+    const deadlineMs = call.deadlineMs();
+    const read = {
+      namespace,
+      epoch: 0,
+      consistency: "linearizable",
+      operation: {
+        kind: "range",
+        range: { key: prefix, rangeEnd: prefixEnd(prefix) },
+        limit: 1,
+        sort: { target: "create-revision" },
+      },
+    } as const;
+    context.coordinator.read(deadlineMs === undefined ? read : { ...read, deadlineMs }, (outcome) => {
+      if (!outcome.ok) reject(new GrpcError(statusOf(outcome.failure)));
+      else if (outcome.result.kind === "range") resolve(outcome.result);
+      else reject(new GrpcError(statusOf(refusal("internal", "a range was answered with another result"))));
+    });
+  });
+}

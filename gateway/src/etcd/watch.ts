@@ -1,0 +1,87 @@
+import type { LeaderHint } from "../coordinator/index.ts";
+import type { GrpcService, StreamCall } from "../grpc/call.ts";
+import type { EtcdContext } from "./context.ts";
+import { statusOfThrown } from "./context.ts";
+import { ETCD } from "./errors.ts";
+import { EtcdEventEncoder } from "./wire/watch-codec.ts";
+import { WatchStream } from "./watch-stream.ts";
+import type { WatchStreamContext } from "./watch-stream.ts";
+
+/** Metadata by which a client asks to be cut off from a member that has no leader. */
+const HAS_LEADER = "hasleader";
+
+/** `etcdserverpb.Watch`, with all its streams. */
+export class WatchService {
+  readonly service: GrpcService;
+  private readonly context: EtcdContext;
+  private readonly streamContext: WatchStreamContext;
+  private readonly streams = new Set<WatchStream>();
+  /** Those whose clients want to know a leader. */
+  private readonly wantingLeader = new Map<WatchStream, StreamCall>();
+
+  constructor(context: EtcdContext) {
+    this.context = context;
+    this.streamContext = {
+      ...context,
+      encoder: new EtcdEventEncoder(context.doorLimits.watchAnswerBytes),
+      waiting: { bytes: 0 },
+    };
+    this.service = {
+      name: "etcdserverpb.Watch",
+      methods: new Map([["Watch", { kind: "stream", serve: (call: StreamCall) => this.open(call) }]]),
+    };
+  }
+
+  get watchCount(): number {
+    let watches = 0;
+    for (const stream of this.streams) watches += stream.watchCount;
+    return watches;
+  }
+
+  get streamCount(): number {
+    return this.streams.size;
+  }
+
+  /** `undefined`: for three election timeouts there was none. */
+  leaderChanged(leader: LeaderHint | undefined): void {
+    if (leader !== undefined) return;
+    for (const [stream] of this.wantingLeader) stream.fail(ETCD.noLeader);
+  }
+
+  /** Ends every stream, but no watch: a cancelled watch would not be taken up again by its client. */
+  close(): void {
+    for (const stream of [...this.streams]) stream.fail(ETCD.stopped);
+  }
+
+  private open(call: StreamCall): void {
+    const { coordinator, doorLimits, inFlight, namespaces } = this.context;
+    const wantsLeader = call.header(HAS_LEADER) === "true";
+    const refuse = (status: Parameters<StreamCall["fail"]>[0]): void => {
+      call.onMessage(() => undefined);
+      call.fail(status);
+    };
+    let namespace: string;
+    try {
+      namespace = namespaces.of(call);
+    } catch (error) {
+      refuse(statusOfThrown(error));
+      return;
+    }
+    if (inFlight.closed) {
+      refuse(ETCD.stopped);
+    } else if (this.streams.size >= doorLimits.streamsMax) {
+      refuse(ETCD.tooManyRequests);
+    } else if (wantsLeader && coordinator.info().leader === undefined) {
+      refuse(ETCD.noLeader);
+    } else {
+      const stream = new WatchStream(call, this.streamContext, namespace);
+      this.streams.add(stream);
+      if (wantsLeader) this.wantingLeader.set(stream, call);
+      call.onClose(() => {
+        stream.close();
+        this.streams.delete(stream);
+        this.wantingLeader.delete(stream);
+      });
+    }
+  }
+}
