@@ -7,8 +7,6 @@ import io.etcd.jetcd.KV;
 import io.etcd.jetcd.KeyValue;
 import io.etcd.jetcd.Watch;
 import io.etcd.jetcd.common.exception.CompactedException;
-import io.etcd.jetcd.common.exception.ErrorCode;
-import io.etcd.jetcd.common.exception.EtcdException;
 import io.etcd.jetcd.election.LeaderKey;
 import io.etcd.jetcd.election.LeaderResponse;
 import io.etcd.jetcd.kv.GetResponse;
@@ -26,6 +24,7 @@ import io.etcd.jetcd.options.WatchOption;
 import io.etcd.jetcd.support.CloseableClient;
 import io.etcd.jetcd.support.Observers;
 import io.etcd.jetcd.watch.WatchEvent;
+import io.grpc.Status;
 import java.io.ByteArrayOutputStream;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -131,12 +130,12 @@ public final class Scenarios {
     return future.get(SECONDS_MAX, TimeUnit.SECONDS);
   }
 
-  private static EtcdException refused(CompletableFuture<?> future) throws Exception {
+  /** The status that a call ends with; the client hands it out as it is, or inside an exception of its own. */
+  private static Status refused(CompletableFuture<?> future) throws Exception {
     try {
       of(future);
     } catch (ExecutionException error) {
-      if (error.getCause() instanceof EtcdException cause) return cause;
-      throw error;
+      return Status.fromThrowable(error);
     }
     throw new AssertionError("was accepted");
   }
@@ -212,12 +211,11 @@ public final class Scenarios {
     }
     of(client.getLeaseClient().revoke(lease));
     equal("its key", of(kv.get(key("a"))).getCount(), 0L);
-    equal("unknown", refused(client.getLeaseClient().revoke(lease)).getErrorCode(), ErrorCode.NOT_FOUND);
+    equal("unknown", refused(client.getLeaseClient().revoke(lease)).getCode(), Status.Code.NOT_FOUND);
   }
 
   private void watches() throws Exception {
     LinkedBlockingQueue<WatchEvent> events = new LinkedBlockingQueue<>();
-    WatchOption option = WatchOption.builder().isPrefix(true).withPrevKV(true).build();
     long from = of(kv.put(key("x"), bytes("before"))).getHeader().getRevision() + 1;
     try (Watch.Watcher watcher = client.getWatchClient().watch(key(""), WatchOption.builder().isPrefix(true)
         .withPrevKV(true).withRevision(from).build(), Watch.listener(answer -> events.addAll(answer.getEvents())))) {
@@ -262,8 +260,8 @@ public final class Scenarios {
     Throwable error = of(failed);
     check("compacted: " + error, error instanceof CompactedException);
     equal("point", ((CompactedException) error).getCompactedRevision(), point);
-    equal("get", refused(kv.get(key("a"), GetOption.builder().withRevision(from).build())).getErrorCode(),
-        ErrorCode.OUT_OF_RANGE);
+    equal("get", refused(kv.get(key("a"), GetOption.builder().withRevision(from).build())).getCode(),
+        Status.Code.OUT_OF_RANGE);
   }
 
   private void locks() throws Exception {
@@ -306,14 +304,14 @@ public final class Scenarios {
   }
 
   private void errors() throws Exception {
-    equal("lease", refused(kv.put(key("a"), bytes("x"), PutOption.builder().withLeaseId(987654321L).build())).getErrorCode(),
-        ErrorCode.NOT_FOUND);
-    equal("future", refused(kv.get(key("a"), GetOption.builder().withRevision(1L << 40).build())).getErrorCode(),
-        ErrorCode.OUT_OF_RANGE);
-    EtcdException twice = refused(kv.txn().Then(Op.put(key("a"), bytes("1"), PutOption.DEFAULT),
+    equal("lease", refused(kv.put(key("a"), bytes("x"), PutOption.builder().withLeaseId(987654321L).build())).getCode(),
+        Status.Code.NOT_FOUND);
+    equal("future", refused(kv.get(key("a"), GetOption.builder().withRevision(1L << 40).build())).getCode(),
+        Status.Code.OUT_OF_RANGE);
+    Status twice = refused(kv.txn().Then(Op.put(key("a"), bytes("1"), PutOption.DEFAULT),
         Op.put(key("a"), bytes("2"), PutOption.DEFAULT)).commit());
-    equal("duplicate", twice.getErrorCode(), ErrorCode.INVALID_ARGUMENT);
-    check(twice.getMessage(), twice.getMessage().contains("duplicate key given in txn request"));
+    equal("duplicate", twice.getCode(), Status.Code.INVALID_ARGUMENT);
+    check(twice.toString(), twice.getDescription().contains("duplicate key given in txn request"));
   }
 
   private void maintenance() throws Exception {
