@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,11 @@ type settings struct {
 	valueBytes  int
 	keys        int
 	leases      int
+	firstKey    int
+	watches     int
+	ttl         time.Duration
+	killPid     int
+	serverPids  []int
 	readPercent int
 }
 
@@ -50,6 +56,8 @@ type report struct {
 	P999Ms              float64 `json:"p999Ms"`
 	MaxMs               float64 `json:"maxMs"`
 	CPUSeconds          float64 `json:"cpuSeconds"`
+
+	Figures map[string]float64 `json:"figures,omitempty"`
 }
 
 var modes = map[string]func(s settings, pool []*clientv3.Client) (*tally, time.Duration, error){
@@ -62,6 +70,10 @@ var modes = map[string]func(s settings, pool []*clientv3.Client) (*tally, time.D
 	"grant":        grant,
 	"renew":        renew,
 	"watch":        watch,
+	"mutex":        mutex,
+	"expiry":       expiry,
+	"failover":     failover,
+	"scale":        scale,
 }
 
 func main() {
@@ -88,10 +100,23 @@ func parse() settings {
 	flag.DurationVar(&s.duration, "duration", 5*time.Second, "time to measure")
 	flag.IntVar(&s.valueBytes, "value-bytes", 256, "size of a value")
 	flag.IntVar(&s.keys, "keys", 100_000, "size of the key space")
-	flag.IntVar(&s.leases, "leases", 10_000, "renew: leases; watch: watchers of one key")
+	flag.IntVar(&s.leases, "leases", 10_000, "renew, expiry, scale: leases; watch: watchers of one key")
+	flag.IntVar(&s.firstKey, "first-key", 0, "fill: the first key to write")
+	flag.IntVar(&s.watches, "watches", 0, "scale: watches at the end")
+	flag.DurationVar(&s.ttl, "ttl", time.Minute, "expiry: how long a session lives")
+	flag.IntVar(&s.killPid, "kill-pid", 0, "failover: the process to kill")
+	pids := flag.String("server-pids", "", "scale: whose resident memory to read, comma separated")
 	flag.IntVar(&s.readPercent, "read-percent", 80, "mixed: share of linearizable reads")
 	flag.Parse()
 	s.endpoints = strings.Split(*endpoints, ",")
+	for _, text := range strings.FieldsFunc(*pids, func(r rune) bool { return r == ',' }) {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			flag.Usage()
+			os.Exit(2)
+		}
+		s.serverPids = append(s.serverPids, pid)
+	}
 	if modes[s.mode] == nil || (s.target != "leader" && s.target != "all") || s.clients < 1 || s.connections < 1 || s.keys < 1 || s.leases < 1 {
 		flag.Usage()
 		os.Exit(2)
@@ -101,12 +126,15 @@ func parse() settings {
 }
 
 func run(s settings) error {
-	if s.target == "leader" {
-		leader, err := findLeader(s.endpoints)
-		if err != nil {
-			return err
-		}
-		s.endpoints = []string{leader}
+	leader, err := findLeader(s.endpoints)
+	if err != nil {
+		return err
+	}
+	// The leader is the first, also where all are wanted.
+	others := slices.DeleteFunc(slices.Clone(s.endpoints), func(endpoint string) bool { return endpoint == leader })
+	s.endpoints = []string{leader}
+	if s.target == "all" {
+		s.endpoints = append(s.endpoints, others...)
 	}
 	pool := make([]*clientv3.Client, s.connections)
 	for i := range pool {
@@ -182,5 +210,6 @@ func print(s settings, sum *tally, elapsed time.Duration) error {
 		P999Ms:              sum.latencies.quantileMs(0.999),
 		MaxMs:               float64(sum.latencies.max.Microseconds()) / 1000,
 		CPUSeconds:          time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds(),
+		Figures:             sum.figures,
 	})
 }

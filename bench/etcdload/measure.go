@@ -25,6 +25,7 @@ type tally struct {
 	completed  uint64 // measured or not
 	errors     uint64
 	firstError string
+	figures    map[string]float64 // what else the mode found, of the sum only
 }
 
 // success counts an answer, as a sample if it came in the measured time.

@@ -20,27 +20,34 @@ func renew(s settings, pool []*clientv3.Client) (*tally, time.Duration, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	return renewFor(s, pool, ids), s.duration, nil
+}
+
+func renewFor(s settings, pool []*clientv3.Client, ids []clientv3.LeaseID) *tally {
 	p := newPlan(s.warmup, s.duration)
 	ctx, cancel := context.WithDeadline(context.Background(), p.until.Add(stragglerLimit))
 	defer cancel()
 	tallies := make([]tally, len(pool))
 	var done sync.WaitGroup
 	for i, client := range pool {
+		own := ids[i*len(ids)/len(pool) : (i+1)*len(ids)/len(pool)]
+		if len(own) == 0 {
+			continue
+		}
 		stream, err := pb.NewLeaseClient(client.ActiveConnection()).LeaseKeepAlive(ctx)
 		if err != nil {
-			return nil, 0, err
+			tallies[i].fail(err)
+			continue
 		}
 		window := max(1, s.clients/len(pool))
-		done.Go(func() {
-			renewStream(p, stream, ids[i*len(ids)/len(pool):(i+1)*len(ids)/len(pool)], window, &tallies[i])
-		})
+		done.Go(func() { renewStream(p, stream, own, window, &tallies[i]) })
 	}
 	done.Wait()
 	sum := &tally{}
 	for i := range tallies {
 		sum.add(&tallies[i])
 	}
-	return sum, s.duration, nil
+	return sum
 }
 
 // renewStream: a stream answers in the order it was asked, so the times of sending are a queue.

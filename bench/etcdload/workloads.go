@@ -130,13 +130,14 @@ func fill(s settings, pool []*clientv3.Client) (*tally, time.Duration, error) {
 	const batch = 64
 	data := newCorpus(s)
 	random := randoms(s.clients)
-	batches := (s.keys + batch - 1) / batch
+	batches := (s.keys - s.firstKey + batch - 1) / batch
 	tallies := make([]tally, s.clients)
 	var next atomic.Int64
 	begin := time.Now()
 	err := inParallel(s.clients, s.clients, func(worker int) error {
 		for mine := int(next.Add(1)) - 1; mine < batches; mine = int(next.Add(1)) - 1 {
-			keys := data.keys[mine*batch : min((mine+1)*batch, s.keys)]
+			first := s.firstKey + mine*batch
+			keys := data.keys[first:min(first+batch, s.keys)]
 			operations := make([]clientv3.Op, len(keys))
 			for i, key := range keys {
 				operations[i] = clientv3.OpPut(key, data.value(random[worker]))

@@ -46,6 +46,15 @@ export class Histogram {
     if (micros > this.#maxMicros) this.#maxMicros = micros;
   }
 
+  /** Takes all samples of another. */
+  add(other: Histogram): void {
+    for (let index = 0; index < BUCKETS; index += 1) {
+      this.#counts[index] = (this.#counts[index] ?? 0) + (other.#counts[index] ?? 0);
+    }
+    this.#total += other.#total;
+    this.#maxMicros = Math.max(this.#maxMicros, other.#maxMicros);
+  }
+
   /** The value that at least the fraction `q` of all samples does not exceed; 0 without samples. */
   quantileMs(q: number): number {
     const wanted = Math.max(1, Math.round(q * this.#total));

@@ -19,6 +19,34 @@ export interface LoadReport {
   readonly maxMs: number;
   /** Of the generator's process, set-up and warm-up included. */
   readonly cpuSeconds: number;
+  /** What else the mode found, by name; the unit is the end of the name. */
+  readonly figures?: Readonly<Partial<Record<string, number>>>;
+}
+
+/** One point of a curve that a generator prints on its way (mode scale). */
+export interface Stage {
+  /** What grew to get here. */
+  readonly kind: "sessions" | "watches";
+  readonly sessions: number;
+  readonly watches: number;
+  /** Of each member, the leader's first. */
+  readonly residentBytes: readonly number[];
+  /** Grants, or watches created, a second on the way here. */
+  readonly openedPerSecond: number;
+  /** 0: not measured at this stage. */
+  readonly renewalsPerSecond: number;
+  readonly putsPerSecond: number;
+  readonly putP50Ms: number;
+  readonly putP99Ms: number;
+  /** Events that the puts of this stage owed the watchers and that came. */
+  readonly events: number;
+  readonly errors: number;
+}
+
+/** @returns undefined for a line that is not a stage. */
+export function parseStage(line: string): Stage | undefined {
+  if (!line.startsWith('{"stage":')) return undefined;
+  return (JSON.parse(line) as { readonly stage: Stage }).stage;
 }
 
 const NUMBERS = [

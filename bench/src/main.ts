@@ -1,18 +1,34 @@
 // `npm run bench`: Lockstep and etcd under the same load. See bench/README.md.
 import { spawnSync } from "node:child_process";
-import { rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { arch, cpus, platform, release, totalmem } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { buildBinaries, cacheDirectory, etcdVersion } from "./build.ts";
+import { renderChart } from "./chart.ts";
+import type { BenchContext } from "./context.ts";
 import { makeRunDirectory, syncMedianMs } from "./disk.ts";
+import { VALUE_BYTES } from "./generator.ts";
 import { HELP, parseOptions, type BenchOptions } from "./options.ts";
 import { BenchError, killEverything } from "./processes.ts";
-import { KEYS, LEASES, runRound, VALUE_BYTES, WATCHERS, type Measurement } from "./run.ts";
-import { renderTable, type Labels } from "./table.ts";
+import { hasFailures, type Labels, type Results } from "./results.ts";
+import { renderSuites } from "./suite-text.ts";
+import { runFailover } from "./suites/failover.ts";
+import { runGrowth } from "./suites/growth.ts";
+import { runLarge } from "./suites/large.ts";
+import { runSessions } from "./suites/sessions.ts";
+import { runStorm } from "./suites/storm.ts";
+import { runTable } from "./suites/table.ts";
+import { renderTable } from "./table.ts";
+import { judge, renderTargets } from "./targets.ts";
+
+/** Of the last full run. */
+const RESULTS = join(import.meta.dirname, "../results");
 
 const say = (line: string): void => console.error(line);
 
-function machineOf(directory: string): Readonly<Record<string, string | number>> {
+type Machine = Readonly<Record<string, string | number>>;
+
+function machineOf(directory: string): Machine {
   const commit = spawnSync("git", ["rev-parse", "--short", "HEAD"], {
     cwd: import.meta.dirname,
     encoding: "utf8",
@@ -26,43 +42,73 @@ function machineOf(directory: string): Readonly<Record<string, string | number>>
     etcd: etcdVersion(),
     commit: commit.status === 0 ? commit.stdout.trim() : "unknown",
     fdatasyncMs: Number(syncMedianMs(directory).toFixed(3)),
+    date: new Date().toISOString().slice(0, 10),
   };
 }
 
-function intro(machine: ReturnType<typeof machineOf>, options: BenchOptions): string {
-  const facts = Object.entries(machine).map(([name, value]) => `${name} ${String(value)}`);
-  return [
-    facts.join(", "),
-    `3 members on the same machine as the load; ${String(VALUE_BYTES)}-byte values, ${KEYS.toLocaleString("en")} keys; ` +
-      `${String(options.measureSeconds)} s a workload, medians of ${String(options.rounds)} round(s); etcd's clients connect to: ${options.etcdTarget}`,
-    "",
-  ].join("\n");
+function factsOf(machine: Machine): string {
+  return Object.entries(machine)
+    .map(([name, value]) => `${name} ${String(value)}`)
+    .join(", ");
+}
+
+function intro(machine: Machine, options: BenchOptions): string {
+  const { sizes, measureSeconds, rounds, etcdTarget } = options;
+  const scaledDown =
+    sizes.divisor === 1 ? "" : `\nLarge numbers divided by ${String(sizes.divisor)}: not a result.`;
+  return (
+    `${factsOf(machine)}\n` +
+    `3 members on the same machine as the load; ${String(VALUE_BYTES)}-byte values, ${sizes.keys.toLocaleString("en")} keys; ` +
+    `${String(measureSeconds)} s a workload, medians of ${String(rounds)} round(s); etcd's clients connect to: ${etcdTarget}${scaledDown}\n`
+  );
+}
+
+async function runSuites(context: BenchContext): Promise<Results> {
+  const wanted = new Set(context.options.suites);
+  return {
+    table: wanted.has("table") ? await runTable(context) : [],
+    failover: wanted.has("failover") ? await runFailover(context) : [],
+    large: wanted.has("large") ? await runLarge(context) : [],
+    sessions: wanted.has("sessions") ? await runSessions(context) : [],
+    growth: wanted.has("growth") ? await runGrowth(context) : [],
+    storm: wanted.has("storm") ? await runStorm(context) : [],
+  };
+}
+
+function write(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+  say(`written: ${file}`);
 }
 
 async function bench(options: BenchOptions, runDirectory: string): Promise<boolean> {
+  say(`suites: ${options.suites.join(", ")}; --help says how long each takes and what it needs of the disk`);
   const needsGo = options.systems.some((system) => system !== "lockstep");
   const binaries = needsGo ? await buildBinaries(say) : undefined;
   const machine = machineOf(runDirectory);
-  const measurements: Measurement[] = [];
-  for (let round = 1; round <= options.rounds; round += 1) {
-    // The order changes, so that neither system always finds the disk as the other left it.
-    const systems = round % 2 === 1 ? options.systems : options.systems.toReversed();
-    for (const system of systems) {
-      measurements.push(...(await runRound(system, round, { options, binaries, runDirectory, say })));
-    }
-  }
+  const results = await runSuites({ options, binaries, runDirectory, say });
   const labels: Labels = {
     etcd: `etcd ${etcdVersion()}`,
     lockstep: "Lockstep",
     "lockstep-etcd-api": "Lockstep, etcd API",
   };
-  console.log(intro(machine, options));
-  console.log(renderTable(options.workloads, measurements, labels));
+  const verdicts = judge(results);
+  const parts = [intro(machine, options)];
+  if (results.table.length > 0) parts.push(renderTable(options.workloads, results.table, labels));
+  parts.push(renderSuites(results, labels), "", renderTargets(verdicts, labels));
+  const text = parts.join("\n");
+  console.log(text);
   if (options.jsonFile !== undefined) {
-    const settings = { ...options, keys: KEYS, valueBytes: VALUE_BYTES, leases: LEASES, watchers: WATCHERS };
-    writeFileSync(options.jsonFile, `${JSON.stringify({ machine, settings, measurements }, undefined, 2)}\n`);
+    const everything = { machine, settings: options, results, verdicts };
+    write(options.jsonFile, `${JSON.stringify(everything, undefined, 2)}\n`);
   }
-  return measurements.every((one) => one.failure === undefined);
+  const chart = renderChart(results, verdicts, { labels, facts: factsOf(machine) });
+  if (options.chartFile !== undefined) write(options.chartFile, chart);
+  if (options.isFull) {
+    write(join(RESULTS, "latest.txt"), `${text}\n`);
+    write(join(RESULTS, "latest.svg"), chart);
+  }
+  return !hasFailures(results);
 }
 
 async function main(): Promise<number> {

@@ -1,6 +1,7 @@
 // Puts one kind of load on a cell through the native client and prints one JSON line of figures, as bench/etcdload
 // does for etcd. A process of its own, so that both generators stand in the same place.
 import { connect, type Client } from "@lockstep/client";
+import { writeSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { setTimeout as delay } from "node:timers/promises";
 import type { LoadReport } from "./load-report.ts";
@@ -19,12 +20,14 @@ const USAGE = `native-load: load on a Lockstep cell, one JSON line of figures
   --seconds N          time to measure (default 5)         --warmup N        load before that, seconds (default 1)
   --keys N             key space (default 100000)          --value-bytes N   size of a value (default 256)
   --leases N           leases, or watchers (default 10000) --read-percent N  share of reads in mixed (default 80)
+  --first-key N        fill: where to begin (default 0)    --ttl N           expiry: seconds a session lives (default 60)
+  --watches N          scale: watches at the end           --connections N   scale, storm: connections (default 1)
+  --kill-pid N         failover, storm: whom to kill       --server-pids N,N scale: whose memory to read
   --identity KIND      client (default): every write carries an id that makes retries safe; none: it does not
   --endpoints LIST     host:port of members, comma separated
 `;
 
 interface Arguments {
-  readonly endpoints: readonly string[];
   readonly identity: "client" | "none";
   readonly settings: LoadSettings;
 }
@@ -37,7 +40,13 @@ function parseArguments(): Arguments {
       clients: { type: "string", default: "64" },
       keys: { type: "string", default: "100000" },
       "value-bytes": { type: "string", default: "256" },
+      "first-key": { type: "string", default: "0" },
       leases: { type: "string", default: "10000" },
+      watches: { type: "string", default: "0" },
+      ttl: { type: "string", default: "60" },
+      connections: { type: "string", default: "1" },
+      "kill-pid": { type: "string", default: "0" },
+      "server-pids": { type: "string", default: "" },
       "read-percent": { type: "string", default: "80" },
       warmup: { type: "string", default: "1" },
       seconds: { type: "string", default: "5" },
@@ -51,15 +60,25 @@ function parseArguments(): Arguments {
     clients: Number(values.clients),
     keys: Number(values.keys),
     valueBytes: Number(values["value-bytes"]),
+    firstKey: Number(values["first-key"]),
     leases: Number(values.leases),
+    watches: Number(values.watches),
+    ttlSeconds: Number(values.ttl),
+    connections: Number(values.connections),
+    killPid: Number(values["kill-pid"]),
+    serverPids: values["server-pids"]
+      .split(",")
+      .filter((pid) => pid !== "")
+      .map(Number),
+    endpoints: values.endpoints.split(","),
     readPercent: Number(values["read-percent"]),
     warmupSeconds: Number(values.warmup),
     measureSeconds: Number(values.seconds),
   };
   for (const [name, value] of Object.entries(settings)) {
-    if (name !== "mode" && !(Number(value) >= 0)) throw new TypeError(`${name} needs a number`);
+    if (typeof value === "number" && !(value >= 0)) throw new TypeError(`${name} needs a number`);
   }
-  return { endpoints: values.endpoints.split(","), identity, settings };
+  return { identity, settings };
 }
 
 /** The client follows the leader by itself; the load starts when it has arrived there. */
@@ -73,7 +92,7 @@ async function untilAtLeader(client: Client): Promise<void> {
   }
 }
 
-function reportOf({ mode, clients }: LoadSettings, { tally, seconds }: LoadResult): LoadReport {
+function reportOf({ mode, clients }: LoadSettings, { tally, seconds, figures }: LoadResult): LoadReport {
   const { latencies, operations, completed, errors, firstError } = tally;
   const { user, system } = process.cpuUsage();
   return {
@@ -92,18 +111,21 @@ function reportOf({ mode, clients }: LoadSettings, { tally, seconds }: LoadResul
     p999Ms: latencies.quantileMs(0.999),
     maxMs: latencies.maxMs,
     cpuSeconds: (user + system) / 1e6,
+    ...(figures === undefined ? {} : { figures }),
   };
 }
 
 async function main(): Promise<void> {
-  const { endpoints, identity, settings } = parseArguments();
+  const { identity, settings } = parseArguments();
   const load = LOADS[settings.mode];
   if (load === undefined) throw new TypeError(`there is no mode "${settings.mode}"`);
-  const client = await connect({ endpoints, identity });
+  const client = await connect({ endpoints: settings.endpoints, identity });
   await untilAtLeader(client);
   const result = await load(client.channel, settings);
-  console.log(JSON.stringify(reportOf(settings, result)));
+  writeSync(1, `${JSON.stringify(reportOf(settings, result))}\n`);
   client.close();
+  // Some modes leave streams behind whose end nobody needs to see.
+  process.exit(0);
 }
 
 try {

@@ -164,10 +164,14 @@ export function killEverything(): void {
   for (const one of running) one.kill();
 }
 
-/** Runs a program to its end and hands out its standard output. */
-export async function runToEnd(options: Omit<StartOptions, "onLine">): Promise<string> {
+/** Runs a program to its end and hands out its standard output; `onLine` hears each line as it comes. */
+export async function runToEnd(options: StartOptions): Promise<string> {
   const lines: string[] = [];
-  const started = new ManagedProcess({ ...options, onLine: (line) => void lines.push(line) });
+  const onLine = (line: string): void => {
+    lines.push(line);
+    options.onLine?.(line);
+  };
+  const started = new ManagedProcess({ ...options, onLine });
   const how = await started.exited;
   if (how === 0) await started.closed;
   if (how !== 0) throw new BenchError(`${options.command} ended with ${String(how)}\n${started.logTail()}`);

@@ -1,98 +1,96 @@
+import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
-import { BenchError, descendantsOf, ManagedProcess } from "./processes.ts";
+import { fileURLToPath } from "node:url";
+import { Cluster, commandLineOf, environmentOf, START_LIMIT_MS, type MemberSpec } from "./cluster.ts";
+import { gaugeOf } from "./metrics.ts";
+import { BenchError, ManagedProcess } from "./processes.ts";
 
-const START_LIMIT_MS = 60_000;
-const POLL_MS = 100;
 const MEMBERS = 3;
+/** Each system takes its ports from the base on; a member of a cell has ten. */
+export const PORTS = 40;
+/** Of a key that nobody writes. */
+const PROBE_KEY = "bench-probe";
 
-/** Three running members of one system. */
-export interface RunningSystem {
-  /** host:port of each member's client door. */
-  readonly endpoints: readonly string[];
-  /** The members' processes. */
-  memberPids(): readonly number[];
-  /** @throws BenchError when a member has ended, with the end of its log. */
-  assertAlive(): void;
-  stop(): Promise<void>;
+async function postJson(url: string, body: unknown, signal: AbortSignal): Promise<Record<string, unknown>> {
+  const answer = await fetch(url, { method: "POST", body: JSON.stringify(body), signal });
+  if (!answer.ok) throw new BenchError(`${url} answered ${String(answer.status)}`);
+  return (await answer.json()) as Record<string, unknown>;
 }
 
-function assertAlive(processes: readonly ManagedProcess[]): void {
-  for (const one of processes) {
-    if (one.over) throw new BenchError(`a server has ended by itself; the end of its log:\n${one.logTail()}`);
-  }
+async function etcdLeads(endpoint: string, signal: AbortSignal): Promise<boolean> {
+  const status = await postJson(`http://${endpoint}/v3/maintenance/status`, {}, signal);
+  const header = status["header"] as { readonly member_id?: string } | undefined;
+  const leader = status["leader"];
+  return leader !== undefined && leader !== "0" && leader === header?.member_id;
 }
 
-/** @throws BenchError when a port of the range is in use. */
-export async function assertPortsFree(first: number, count: number): Promise<void> {
-  for (let port = first; port < first + count; port += 1) {
-    await new Promise<void>((resolve, reject) => {
-      const probe = createServer();
-      probe.once("error", () =>
-        reject(new BenchError(`port ${String(port)} is in use: choose others with --base-port`)),
-      );
-      probe.listen(port, "127.0.0.1", () => probe.close(() => resolve()));
-    });
-  }
-}
-
-function etcdArguments(index: number, basePort: number, directory: string): readonly string[] {
+function etcdSpec(index: number, options: EtcdOptions): MemberSpec {
+  const { basePort, directory } = options;
+  const name = `m${String(index + 1)}`;
   const client = (member: number): string => `http://127.0.0.1:${String(basePort + member)}`;
   const peer = (member: number): string => `http://127.0.0.1:${String(basePort + MEMBERS + member)}`;
   const everyone = Array.from({ length: MEMBERS }, (_, member) => `m${String(member + 1)}=${peer(member)}`);
-  // Everything else is etcd's default: fsync of each write, 100 ms heartbeats, 1 s election timeout.
-  return [
-    ...["--name", `m${String(index + 1)}`, "--data-dir", join(directory, `m${String(index + 1)}`)],
-    ...["--listen-client-urls", client(index), "--advertise-client-urls", client(index)],
-    ...["--listen-peer-urls", peer(index), "--initial-advertise-peer-urls", peer(index)],
-    ...["--initial-cluster", everyone.join(","), "--initial-cluster-state", "new", "--log-level", "error"],
-  ];
-}
-
-async function isHealthy(endpoint: string): Promise<boolean> {
-  try {
-    const answer = await fetch(`http://${endpoint}/health`, { signal: AbortSignal.timeout(2_000) });
-    return answer.ok;
-  } catch {
-    return false; // not listening yet
-  }
-}
-
-export async function startEtcd(binary: string, basePort: number, directory: string): Promise<RunningSystem> {
-  const members = Array.from(
-    { length: MEMBERS },
-    (_, index) =>
-      new ManagedProcess({
-        command: binary,
-        args: etcdArguments(index, basePort, directory),
-        logFile: join(directory, `m${String(index + 1)}.log`),
-      }),
-  );
-  const endpoints = members.map((_, index) => `127.0.0.1:${String(basePort + index)}`);
-  const limit = performance.now() + START_LIMIT_MS;
-  for (const endpoint of endpoints) {
-    while (!(await isHealthy(endpoint))) {
-      assertAlive(members);
-      if (performance.now() > limit) throw new BenchError(`etcd's member at ${endpoint} did not get healthy`);
-      await delay(POLL_MS);
-    }
-  }
+  const endpoint = `127.0.0.1:${String(basePort + index)}`;
   return {
-    endpoints,
-    memberPids: () => members.map((member) => member.pid),
-    assertAlive: () => assertAlive(members),
-    stop: async () => {
-      await Promise.all(members.map((member) => member.stop()));
+    name: `etcd's ${name}`,
+    endpoint,
+    command: options.binary,
+    // Everything else is etcd's default: fsync of each write, 100 ms heartbeats, 1 s election timeout.
+    args: [
+      ...["--name", name, "--data-dir", join(directory, name)],
+      ...["--listen-client-urls", client(index), "--advertise-client-urls", client(index)],
+      ...["--listen-peer-urls", peer(index), "--initial-advertise-peer-urls", peer(index)],
+      ...["--initial-cluster", everyone.join(","), "--initial-cluster-state", "new", "--log-level", "error"],
+    ],
+    env: process.env,
+    logFile: join(directory, `${name}.log`),
+    // etcd's health is a linearizable read: a member that answers it has applied what was committed.
+    isReady: async (signal) => (await fetch(`http://${endpoint}/health`, { signal })).ok,
+    isLeader: (signal) => etcdLeads(endpoint, signal),
+    canRead: async (signal) => {
+      const key = Buffer.from(PROBE_KEY).toString("base64");
+      const answer = await postJson(`http://${endpoint}/v3/kv/range`, { key }, signal);
+      return answer["header"] !== undefined;
     },
+    metricsUrl: `http://${endpoint}/metrics`,
   };
+}
+
+export interface EtcdOptions {
+  readonly binary: string;
+  readonly basePort: number;
+  readonly directory: string;
+}
+
+/** Starts three members of etcd on empty folders. */
+export function startEtcd(options: EtcdOptions): Promise<Cluster> {
+  return started(new Cluster(Array.from({ length: MEMBERS }, (_, index) => etcdSpec(index, options))));
+}
+
+async function started(cluster: Cluster): Promise<Cluster> {
+  try {
+    await cluster.start();
+    return cluster;
+  } catch (error) {
+    await cluster.stop();
+    throw error;
+  }
+}
+
+interface DevMember {
+  readonly name: string;
+  readonly client: string;
+  /** With its scheme. */
+  readonly http: string;
+  readonly ops: string;
+  readonly pid: number;
 }
 
 /** What `lockstep dev` prints, as one JSON line, when its cell serves. */
 interface DevReady {
   readonly ready: true;
-  readonly members: readonly { readonly client: string; readonly pid?: number }[];
+  readonly members: readonly DevMember[];
 }
 
 function parseReady(line: string): DevReady | undefined {
@@ -112,16 +110,22 @@ export interface CellOptions {
   readonly directory: string;
   /** Members write a CPU profile there when they stop. */
   readonly profileDirectory: string | undefined;
+  /** More arguments of each member, such as `["--watches-max", "2000000"]`. */
+  readonly memberArguments: readonly string[];
 }
 
-function cellEnvironment(profileDirectory: string | undefined): NodeJS.ProcessEnv {
-  if (profileDirectory === undefined) return process.env;
+function profiled(env: NodeJS.ProcessEnv, profileDirectory: string | undefined): NodeJS.ProcessEnv {
+  if (profileDirectory === undefined) return env;
   mkdirSync(profileDirectory, { recursive: true });
-  const flags = `${process.env["NODE_OPTIONS"] ?? ""} --cpu-prof --cpu-prof-dir=${profileDirectory}`;
-  return { ...process.env, NODE_OPTIONS: flags.trim() };
+  const flags = `${env["NODE_OPTIONS"] ?? ""} --cpu-prof --cpu-prof-dir=${profileDirectory}`;
+  return { ...env, NODE_OPTIONS: flags.trim() };
 }
 
-export async function startLockstep(options: CellOptions): Promise<RunningSystem> {
+/**
+ * Has `lockstep dev` form the cell. The bench then runs the members itself, with the very command lines that `dev`
+ * used, so that it can end and start them one by one.
+ */
+async function formCell(options: CellOptions): Promise<readonly MemberSpec[]> {
   const { promise: ready, resolve, reject } = Promise.withResolvers<DevReady>();
   const dev = new ManagedProcess({
     command: process.execPath,
@@ -130,7 +134,6 @@ export async function startLockstep(options: CellOptions): Promise<RunningSystem
       ...["dev", "--members", String(MEMBERS), "--data", join(options.directory, "cell")],
       ...["--base-port", String(options.basePort)],
     ],
-    env: cellEnvironment(options.profileDirectory),
     logFile: join(options.directory, "cell.log"),
     onLine: (line) => {
       const found = parseReady(line);
@@ -138,10 +141,7 @@ export async function startLockstep(options: CellOptions): Promise<RunningSystem
     },
   });
   const limit = setTimeout(
-    () =>
-      reject(
-        new BenchError(`the cell was not ready after ${String(START_LIMIT_MS / 1000)} s:\n${dev.logTail()}`),
-      ),
+    () => reject(new BenchError(`the cell was not ready in time:\n${dev.logTail()}`)),
     START_LIMIT_MS,
   );
   void dev.exited.then((how) =>
@@ -149,17 +149,51 @@ export async function startLockstep(options: CellOptions): Promise<RunningSystem
   );
   try {
     const { members } = await ready;
-    const pids = members.flatMap((member) => (member.pid === undefined ? [] : [member.pid]));
-    return {
-      endpoints: members.map((member) => member.client),
-      memberPids: () => (pids.length === MEMBERS ? pids : descendantsOf(dev.pid)),
-      assertAlive: () => assertAlive([dev]),
-      stop: () => dev.stop(),
-    };
-  } catch (error) {
-    await dev.stop();
-    throw error;
+    return members.map((member) => cellSpec(member, options));
   } finally {
     clearTimeout(limit);
+    await dev.stop();
   }
+}
+
+function cellSpec(member: DevMember, options: CellOptions): MemberSpec {
+  const [command = "", ...args] = commandLineOf(member.pid);
+  const metricsUrl = `http://${member.ops}/metrics`;
+  return {
+    name: member.name,
+    endpoint: member.client,
+    command,
+    args: [...args, ...options.memberArguments],
+    env: profiled(environmentOf(member.pid), options.profileDirectory),
+    logFile: join(options.directory, `${member.name}.log`),
+    isReady: async (signal) => (await fetch(`http://${member.ops}/readyz`, { signal })).ok,
+    isLeader: async (signal) => {
+      const text = await (await fetch(metricsUrl, { signal })).text();
+      return gaugeOf(text, "lockstep_raft_is_leader") === 1;
+    },
+    canRead: async (signal) => {
+      const answer = await fetch(`${member.http}/v1/kv/${PROBE_KEY}`, { signal });
+      await answer.arrayBuffer();
+      // The key is not there, and saying so takes a quorum.
+      return answer.status === 404;
+    },
+    metricsUrl,
+  };
+}
+
+/** Starts a cell of three members on empty folders. */
+export async function startLockstep(options: CellOptions): Promise<Cluster> {
+  return started(new Cluster(await formCell(options)));
+}
+
+/**
+ * Of the flags with their values those that the member's program knows: bounds that a bench wants higher than any
+ * member should have by default.
+ */
+export function knownMemberFlags(wanted: Readonly<Record<string, number>>): readonly string[] {
+  const program = fileURLToPath(import.meta.resolve("@lockstep/cell/main"));
+  const help = spawnSync(process.execPath, [program, "member", "--help"], { encoding: "utf8" });
+  return Object.entries(wanted).flatMap(([flag, value]) =>
+    help.stdout.includes(`${flag} `) ? [flag, String(value)] : [],
+  );
 }

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { LoadReport } from "./load-report.ts";
 import { parseLoadReport } from "./load-report.ts";
 import type { SystemName } from "./options.ts";
-import type { Measurement } from "./run.ts";
+import type { Measurement } from "./suites/table.ts";
 import { median, renderTable, summarise } from "./table.ts";
 import { WORKLOADS } from "./workloads.ts";
 

@@ -1,6 +1,7 @@
 import type { LoadReport } from "./load-report.ts";
 import type { SystemName } from "./options.ts";
-import type { Measurement } from "./run.ts";
+import type { Labels } from "./results.ts";
+import type { Measurement } from "./suites/table.ts";
 import type { Workload } from "./workloads.ts";
 
 export function median(values: readonly number[]): number {
@@ -27,6 +28,26 @@ export interface Summary {
   readonly serverMicros: number;
   /** Of the generator's process by operation, with its start. */
   readonly loadMicros: number;
+  /** What the mode found beside. */
+  readonly figures: ReadonlyMap<string, number>;
+}
+
+function mediansOf(reports: readonly LoadReport[]): ReadonlyMap<string, number> {
+  const names = new Set(reports.flatMap((report) => Object.keys(report.figures ?? {})));
+  return new Map(
+    [...names].map((name) => [name, median(reports.flatMap((report) => report.figures?.[name] ?? []))]),
+  );
+}
+
+/** The unit is the end of a figure's name. */
+function figuresText(figures: ReadonlyMap<string, number>): string {
+  return [...figures]
+    .map(([name, value]) => {
+      const [, what = name, unit = ""] = /^(.*?)(Ms|Seconds)$/.exec(name) ?? [];
+      const words = what.replaceAll(/([A-Z])/g, (letter) => ` ${letter.toLowerCase()}`);
+      return `${words} ${value.toFixed(1)} ${unit === "Ms" ? "ms" : "s"}`;
+    })
+    .join(", ");
 }
 
 export function summarise(measurements: readonly Measurement[]): Summary {
@@ -52,6 +73,7 @@ export function summarise(measurements: readonly Measurement[]): Summary {
       ),
     ),
     loadMicros: of((report) => (report.cpuSeconds * 1e6) / report.completed),
+    figures: mediansOf(reports),
   };
 }
 
@@ -117,12 +139,6 @@ function ratioLine(label: string, ours: Summary, theirs: Summary): string {
   ]);
 }
 
-export interface Labels {
-  readonly etcd: string;
-  readonly lockstep: string;
-  readonly "lockstep-etcd-api": string;
-}
-
 function workloadLines(
   workload: Workload,
   measurements: readonly Measurement[],
@@ -135,6 +151,9 @@ function workloadLines(
   }
   const lines = ["", workload.title + (workload.counts === undefined ? "" : ` (counts ${workload.counts})`)];
   for (const [system, summary] of summaries) lines.push(summaryLine(labels[system], summary));
+  for (const [system, summary] of summaries) {
+    if (summary.figures.size > 0) lines.push(`  ${labels[system]}: ${figuresText(summary.figures)}`);
+  }
   const etcd = summaries.get("etcd");
   for (const [system, summary] of summaries) {
     if (etcd !== undefined && system !== "etcd")

@@ -1,4 +1,4 @@
-/** One kind of load, put on every system in the same way. */
+/** One kind of load of the table suite, put on every system in the same way. */
 export interface Workload {
   readonly name: string;
   readonly title: string;
@@ -11,8 +11,14 @@ export interface Workload {
    * The native client always has one.
    */
   readonly etcdConnections: number;
+  /** Leases, sessions or watchers; absent: 10,000. */
+  readonly leases?: number;
   /** What is counted, where it is not plain operations. */
   readonly counts?: string;
+  /** In the first round only: it takes minutes. */
+  readonly once?: boolean;
+  /** Also driven through a cell's etcd API, after the native loads of a round. */
+  readonly overEtcdApi?: boolean;
 }
 
 /** In the order in which they run. `fill` is first: it writes every key, so that reads find theirs. */
@@ -27,7 +33,14 @@ export const WORKLOADS: readonly Workload[] = [
   },
   { name: "put-1", title: "put, 1 in flight", mode: "put", clients: 1, etcdConnections: 1 },
   { name: "put-64", title: "put, 64 in flight", mode: "put", clients: 64, etcdConnections: 1 },
-  { name: "put-1000", title: "put, 1,000 in flight", mode: "put", clients: 1000, etcdConnections: 10 },
+  {
+    name: "put-1000",
+    title: "put, 1,000 in flight",
+    mode: "put",
+    clients: 1000,
+    etcdConnections: 10,
+    overEtcdApi: true,
+  },
   {
     name: "get",
     title: "linearizable get, 1,000 in flight",
@@ -57,6 +70,14 @@ export const WORKLOADS: readonly Workload[] = [
     etcdConnections: 10,
     counts: "pairs of lock and unlock",
   },
+  {
+    name: "mutex",
+    title: "contended fair mutex, 4 contenders a lock, 256 clients",
+    mode: "mutex",
+    clients: 256,
+    etcdConnections: 10,
+    counts: "pairs of lock and unlock, in queue order; latency has the wait in the queue in it",
+  },
   { name: "grant", title: "lease grant, 256 in flight", mode: "grant", clients: 256, etcdConnections: 1 },
   {
     name: "renew",
@@ -67,12 +88,32 @@ export const WORKLOADS: readonly Workload[] = [
     counts: "leases renewed",
   },
   {
-    name: "watch",
+    name: "watch-1000",
     title: "watch fan-out, 1,000 watchers of one key",
     mode: "watch",
     clients: 1000,
     etcdConnections: 1,
+    leases: 1_000,
     counts: "events delivered, of one writer's puts; latency is from put to delivery",
+  },
+  {
+    name: "watch-10000",
+    title: "watch fan-out, 10,000 watchers of one key",
+    mode: "watch",
+    clients: 1000,
+    etcdConnections: 1,
+    leases: 10_000,
+    counts: "events delivered, of one writer's puts; latency is from put to delivery",
+  },
+  {
+    name: "expiry",
+    title: "mass expiry, 100,000 sessions end at once, beside 16 puts in flight",
+    mode: "expiry",
+    clients: 16,
+    etcdConnections: 4,
+    leases: 100_000,
+    counts: "foreground puts while the sessions end; the figures below say how long that took",
+    once: true,
   },
 ];
 

@@ -21,25 +21,37 @@ export class Random {
   }
 }
 
-/** All keys, and values of random bytes (which do not compress), made once. */
+/** Keys beyond this many are made when they are asked for: ten million of them would fill the generator's memory. */
+const READY_KEYS_MAX = 1_000_000;
+
+function nthKey(index: number): Buffer {
+  return Buffer.from(`/bench/${String(index).padStart(8, "0")}`);
+}
+
+/** All keys, and values of random bytes (which do not compress). */
 export class Corpus {
-  readonly keys: readonly Buffer[];
+  readonly keyCount: number;
   readonly valueBytes: number;
+  readonly #keys: readonly Buffer[];
   readonly #values: readonly Buffer[];
 
   constructor(keyCount: number, valueBytes: number) {
+    this.keyCount = keyCount;
     this.valueBytes = valueBytes;
-    this.keys = Array.from({ length: keyCount }, (_, i) =>
-      Buffer.from(`/bench/${String(i).padStart(8, "0")}`),
-    );
+    const ready = keyCount > READY_KEYS_MAX ? 0 : keyCount;
+    this.#keys = Array.from({ length: ready }, (_, index) => nthKey(index));
     const pool = randomFillSync(Buffer.alloc(VALUES * valueBytes));
     this.#values = Array.from({ length: VALUES }, (_, i) =>
       pool.subarray(i * valueBytes, (i + 1) * valueBytes),
     );
   }
 
+  keyAt(index: number): Buffer {
+    return this.#keys[index] ?? nthKey(index);
+  }
+
   key(random: Random): Buffer {
-    return pick(this.keys, random);
+    return this.keyAt(random.below(this.keyCount));
   }
 
   value(random: Random): Buffer {

@@ -8,8 +8,21 @@ export interface LoadSettings {
   readonly clients: number;
   readonly keys: number;
   readonly valueBytes: number;
-  /** renew: leases; watch: watchers. */
+  /** fill: the first key to write; 0: all. */
+  readonly firstKey: number;
+  /** renew, expiry, scale: leases; watch: watchers. */
   readonly leases: number;
+  /** scale: watches at the end. */
+  readonly watches: number;
+  /** expiry: of the leases. */
+  readonly ttlSeconds: number;
+  /** scale, storm: connections that the mode opens by itself. */
+  readonly connections: number;
+  /** failover, storm: the process to kill. 0: none. */
+  readonly killPid: number;
+  /** scale: processes whose memory is read. */
+  readonly serverPids: readonly number[];
+  readonly endpoints: readonly string[];
   readonly readPercent: number;
   readonly warmupSeconds: number;
   readonly measureSeconds: number;
@@ -19,6 +32,8 @@ export interface LoadResult {
   readonly tally: Tally;
   /** Operations are divided by this. */
   readonly seconds: number;
+  /** What else the mode found. */
+  readonly figures?: Readonly<Record<string, number>>;
 }
 
 export type Load = (channel: Channel, settings: LoadSettings) => Promise<LoadResult>;

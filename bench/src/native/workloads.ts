@@ -9,7 +9,13 @@ import { coordination } from "@lockstep/proto";
 import { runClosedLoop, type Slot, type StartOperation } from "./closed-loop.ts";
 import { Corpus, Random } from "./corpus.ts";
 import { describe, problemOf, type Load, type LoadResult, type LoadSettings } from "./load.ts";
-import { planFromNow, type Plan } from "./tally.ts";
+import { massExpiry } from "./expiry.ts";
+import { failover } from "./failover.ts";
+import { mutex } from "./mutex.ts";
+import { grantAll, grantOperation, putOperation, putStep, untilDone } from "./operations.ts";
+import { scale } from "./scale.ts";
+import { storm } from "./storm.ts";
+import { planFromNow } from "./tally.ts";
 import { watchFanOut } from "./watch.ts";
 
 /** Long enough that no lease ends during a run. */
@@ -17,7 +23,6 @@ const LEASE_TTL_MS = 600_000;
 const FILL_BATCH = 64;
 /** Leases in one renewal frame. */
 const RENEWALS_PER_REQUEST = 1_000;
-const SET_UP_WIDTH = 256;
 const MISSING = "a filled key was not found with its value";
 const LOST = "a lock that nobody else wants was not free, or was lost";
 const ENDED = "a lease that was being renewed has ended";
@@ -31,14 +36,6 @@ async function measured(
   const plan = planFromNow(settings.warmupSeconds, settings.measureSeconds);
   const tally = await runClosedLoop({ plan, slots, operationOf });
   return { tally, seconds: settings.measureSeconds };
-}
-
-function putOperation(channel: Channel, corpus: Corpus, slot: Slot, random: Random): StartOperation {
-  const finish = (error: LockstepError | undefined): void => slot.done(problemOf(error));
-  return () => {
-    channel.putWith(corpus.key(random), corpus.value(random), finish);
-    return true;
-  };
 }
 
 interface GetFields {
@@ -86,20 +83,11 @@ const mixed: Load = (channel, settings) => {
 
 const NO_BYTES = Buffer.alloc(0);
 
-function putStep(key: Buffer, value: Buffer, leaseId: string): coordination.TxnStep {
-  return { step: { $case: "put", value: { key, value, leaseId, sequential: false, returnPrevious: false } } };
-}
-
-/** A plan whose work runs out before its time. */
-function untilDone(): Plan {
-  return { fromMs: 0, untilMs: Infinity };
-}
-
 /** Writes every key once, 64 puts to a transaction; an operation is a key. */
 const fill: Load = async (channel, settings) => {
   const corpus = new Corpus(settings.keys, settings.valueBytes);
   const begin = performance.now();
-  let next = 0;
+  let next = settings.firstKey;
   const tally = await runClosedLoop({
     plan: untilDone(),
     slots: settings.clients,
@@ -108,11 +96,13 @@ const fill: Load = async (channel, settings) => {
       let weight = 0;
       const finish = (error: LockstepError | undefined): void => slot.done(problemOf(error), weight);
       return () => {
-        const keys = corpus.keys.slice(next, next + FILL_BATCH);
-        next += FILL_BATCH;
-        weight = keys.length;
-        if (weight === 0) return false;
-        const success = keys.map((key) => putStep(key, corpus.value(random), "0"));
+        const first = next;
+        weight = Math.min(FILL_BATCH, corpus.keyCount - first);
+        if (weight <= 0) return false;
+        next += weight;
+        const success = Array.from({ length: weight }, (_, nth) =>
+          putStep(corpus.keyAt(first + nth), corpus.value(random), "0"),
+        );
         const operation = encode({ $case: "txn", value: { compares: [], success, failure: [] } });
         channel.execute(operation, { mutation: true }, finish);
         return true;
@@ -122,7 +112,7 @@ const fill: Load = async (channel, settings) => {
   return { tally, seconds: (performance.now() - begin) / 1000 };
 };
 
-const grantBytes = encode({ $case: "leaseGrant", value: { leaseId: "0", ttlMs: LEASE_TTL_MS, owner: "" } });
+const grantBytes = grantOperation(LEASE_TTL_MS);
 
 const grant: Load = (channel, settings) =>
   measured(settings, (slot) => {
@@ -132,30 +122,6 @@ const grant: Load = (channel, settings) =>
       return true;
     };
   });
-
-/** Set-up, not measured. @throws Error when a grant is refused. */
-async function grantAll(channel: Channel, count: number): Promise<readonly string[]> {
-  const ids: string[] = [];
-  let asked = 0;
-  const tally = await runClosedLoop({
-    plan: untilDone(),
-    slots: Math.min(SET_UP_WIDTH, count),
-    operationOf: (slot) => {
-      const finish = (error: LockstepError | undefined, result: OperationResult | undefined): void => {
-        if (result?.kind === "lease-grant") ids.push(result.leaseId);
-        slot.done(problemOf(error));
-      };
-      return () => {
-        if (asked >= count) return false;
-        asked += 1;
-        channel.execute(grantBytes, { mutation: true }, finish);
-        return true;
-      };
-    },
-  });
-  if (ids.length !== count) throw new Error(`set-up: ${tally.firstError ?? "a lease was not granted"}`);
-  return ids;
-}
 
 function compare(key: Buffer, target: coordination.CompareTarget, number: number): coordination.Compare {
   const operator = coordination.CompareOperator.EQUAL;
@@ -206,13 +172,13 @@ function lockOperation(channel: Channel, slot: Slot, leaseId: string): StartOper
 }
 
 const txnLock: Load = async (channel, settings) => {
-  const leases = await grantAll(channel, settings.clients);
+  const leases = await grantAll(channel, { count: settings.clients, ttlMs: LEASE_TTL_MS });
   return measured(settings, (slot) => lockOperation(channel, slot, leases[slot.index] ?? "0"));
 };
 
 /** `clients` renewals in flight, many leases to a frame. */
 const renew: Load = async (channel, settings) => {
-  const leases = await grantAll(channel, settings.leases);
+  const leases = await grantAll(channel, { count: settings.leases, ttlMs: LEASE_TTL_MS });
   const perRequest = Math.min(RENEWALS_PER_REQUEST, settings.clients, settings.leases);
   const batches: Uint8Array[] = [];
   for (let from = 0; from + perRequest <= leases.length; from += perRequest) {
@@ -238,7 +204,7 @@ const renew: Load = async (channel, settings) => {
   return measured(settings, operationOf, slots);
 };
 
-/** By the mode's name; bench/etcdload has the same modes. */
+/** By the mode's name; bench/etcdload has the same modes but storm. */
 export const LOADS: Readonly<Partial<Record<string, Load>>> = {
   fill,
   put,
@@ -249,4 +215,9 @@ export const LOADS: Readonly<Partial<Record<string, Load>>> = {
   grant,
   renew,
   watch: watchFanOut,
+  mutex,
+  expiry: massExpiry,
+  failover,
+  scale,
+  storm,
 };

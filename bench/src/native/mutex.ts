@@ -1,0 +1,146 @@
+import {
+  encodeOperation as encode,
+  type Channel,
+  type Completion,
+  type LockstepError,
+  type OperationResult,
+  type RangeResult,
+} from "@lockstep/client";
+import { coordination } from "@lockstep/proto";
+import { runClosedLoop, type Slot, type StartOperation } from "./closed-loop.ts";
+import { describe, type Load } from "./load.ts";
+import { grantAll } from "./operations.ts";
+import { planFromNow } from "./tally.ts";
+
+/** Clients that want the same lock. */
+const CONTENDERS = 4;
+/** Long enough that no lease ends during a run. */
+const LEASE_TTL_MS = 600_000;
+const WRONG_ANSWER = "an answer of another kind than asked for";
+const LOST = "a place in a lock's queue was lost";
+const OUT_OF_ORDER = "a lock was acquired out of queue order";
+
+/** Of the places in a queue from `from` up to `to`, the last two: one's own and that of whoever is before. */
+function lastTwo(from: Buffer, to: Buffer): coordination.RangeOperation {
+  return {
+    range: { key: from, rangeEnd: to },
+    revision: 0,
+    limit: 2,
+    keysOnly: true,
+    countOnly: false,
+    reverse: true,
+    consistency: coordination.Consistency.UNSPECIFIED,
+    minRevision: 0,
+  };
+}
+
+function claimOperation(prefix: Buffer, leaseId: string): Uint8Array {
+  const put = { key: prefix, value: Buffer.alloc(0), leaseId, sequential: true, returnPrevious: false };
+  const end = Buffer.from(prefix);
+  end[end.length - 1] = (end.at(-1) ?? 0) + 1;
+  const success: coordination.TxnStep[] = [
+    { step: { $case: "put", value: put } },
+    { step: { $case: "range", value: lastTwo(prefix, end) } },
+  ];
+  return encode({ $case: "txn", value: { compares: [], success, failure: [] } });
+}
+
+/**
+ * One client of a fair lock: a key for each place in the queue, in the order of creation; whoever is not first watches
+ * the place before its own and nothing else. An operation is the pair of acquiring and releasing.
+ */
+class Contender {
+  readonly #channel: Channel;
+  readonly #slot: Slot;
+  readonly #prefix: Buffer;
+  readonly #claim: Uint8Array;
+  readonly #newest: Uint32Array;
+  readonly #lock: number;
+  #key: Buffer = Buffer.alloc(0);
+
+  constructor(channel: Channel, slot: Slot, fields: { leaseId: string; newest: Uint32Array }) {
+    this.#channel = channel;
+    this.#slot = slot;
+    this.#lock = Math.floor(slot.index / CONTENDERS);
+    this.#prefix = Buffer.from(`/mutex/${String(this.#lock).padStart(8, "0")}/`);
+    this.#claim = claimOperation(this.#prefix, fields.leaseId);
+    this.#newest = fields.newest;
+  }
+
+  start(): true {
+    this.#execute(this.#claim, true, (result) => {
+      const place = result.kind === "txn" ? result.responses[0] : undefined;
+      const queue = result.kind === "txn" ? result.responses[1] : undefined;
+      if (place?.kind !== "put" || queue?.kind !== "range") return this.#slot.done(WRONG_ANSWER);
+      this.#key = place.key;
+      return this.#look(queue, result.revision);
+    });
+    return true;
+  }
+
+  #look(queue: RangeResult, revision: number): void {
+    const [own, before] = queue.kvs;
+    if (own?.key.equals(this.#key) !== true) this.#slot.done(LOST);
+    else if (before === undefined) this.#acquired(own.createRevision);
+    else this.#untilGone(before.key, revision);
+  }
+
+  #untilGone(key: Buffer, revision: number): void {
+    const watch = this.#channel.watch(
+      { range: { key }, startRevision: revision + 1, returnPrevious: false, omit: "put" },
+      {
+        created: () => undefined,
+        events: () => {
+          watch.cancel();
+          this.#lookAgain();
+          return true;
+        },
+        progress: () => undefined,
+        ended: (error) => this.#slot.done(describe(error)),
+      },
+    );
+  }
+
+  /** Whoever was before may have given up without having had the lock: others can still be there. */
+  #lookAgain(): void {
+    const end = Buffer.concat([this.#key, Buffer.of(0)]);
+    const range = encode({ $case: "range", value: lastTwo(this.#prefix, end) });
+    this.#execute(range, false, (result) => {
+      if (result.kind === "range") this.#look(result, result.revision);
+      else this.#slot.done(WRONG_ANSWER);
+    });
+  }
+
+  #acquired(token: number): void {
+    const inOrder = token > (this.#newest[this.#lock] ?? 0);
+    this.#newest[this.#lock] = token;
+    const range = { key: this.#key, rangeEnd: undefined };
+    const release = encode({ $case: "delete", value: { range, returnPrevious: false } });
+    this.#execute(release, true, (result) => {
+      if (result.kind !== "delete") this.#slot.done(WRONG_ANSWER);
+      else if (result.deleted !== 1) this.#slot.done(LOST);
+      else this.#slot.done(inOrder ? undefined : OUT_OF_ORDER);
+    });
+  }
+
+  #execute(operation: Uint8Array, mutation: boolean, then: (result: OperationResult) => void): void {
+    const completion: Completion = (error: LockstepError | undefined, result) => {
+      if (result !== undefined) then(result);
+      else this.#slot.done(error === undefined ? WRONG_ANSWER : describe(error));
+    };
+    this.#channel.execute(operation, { mutation }, completion);
+  }
+}
+
+/** `clients` clients, four to a lock, that acquire in queue order and release at once. */
+export const mutex: Load = async (channel, settings) => {
+  const leases = await grantAll(channel, { count: settings.clients, ttlMs: LEASE_TTL_MS });
+  const newest = new Uint32Array(Math.ceil(settings.clients / CONTENDERS));
+  const operationOf = (slot: Slot): StartOperation => {
+    const contender = new Contender(channel, slot, { leaseId: leases[slot.index] ?? "0", newest });
+    return () => contender.start();
+  };
+  const plan = planFromNow(settings.warmupSeconds, settings.measureSeconds);
+  const tally = await runClosedLoop({ plan, slots: settings.clients, operationOf });
+  return { tally, seconds: settings.measureSeconds };
+};
