@@ -144,6 +144,8 @@ describe("kube-apiserver", { timeout: nightly ? 3_600_000 : 900_000 }, () => {
     const before = await listed(client, kind);
     await server.end("SIGKILL");
     await server.start();
+    client.close(); // Its connections ended with the process.
+    client = server.client();
     assert.deepEqual(await listed(client, kind), before);
     await load.patch(names.slice(0, 100), 1);
     await agree(kind, load, follower);

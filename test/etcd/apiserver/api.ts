@@ -99,6 +99,8 @@ export class ApiClient {
         response.on("error", () => resolve());
         const lines = createInterface({ input: response });
         lines.on("line", (line) => onEvent(JSON.parse(line) as WatchEvent));
+        // It hands on what befell its input.
+        lines.on("error", () => resolve());
         lines.once("close", () => resolve());
       });
     });

@@ -31,16 +31,17 @@ export class Follower {
   }
 
   async #run(): Promise<void> {
-    while (!this.#stopped) {
+    const stopped = (): boolean => this.#stopped;
+    while (!stopped()) {
       const client = this.#client();
       const query = `watch=1&allowWatchBookmarks=true&resourceVersion=${String(this.#reached)}`;
       const watch = client.watch(`${this.#path}?${query}&timeoutSeconds=3600`, (event) => this.#take(event));
       this.#opened += 1;
-      this.#stop = watch.stop;
+      this.#stop = () => watch.stop();
       await watch.ended;
       client.close();
       // The apiserver may be down: not again at once.
-      if (!this.#stopped) await new Promise((resolve) => setTimeout(resolve, 100));
+      if (!stopped()) await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }
 
