@@ -1,13 +1,12 @@
 import { etcd } from "@lockstep/proto/etcd";
 import type { GrpcMethod, GrpcService, UnaryMethod } from "../grpc/call.ts";
 import type { EtcdContext } from "./context.ts";
-import { headerOf } from "./context.ts";
+import { finish, headerOf } from "./context.ts";
 import { ETCD } from "./errors.ts";
 
 /** Everything that etcd's users, roles and passwords are managed with. */
 const METHODS = [
   "AuthEnable",
-  "AuthDisable",
   "Authenticate",
   "UserAdd",
   "UserGet",
@@ -34,6 +33,13 @@ export function authService(context: EtcdContext): GrpcService {
       const { revision } = context.coordinator.info();
       const status = { header: headerOf(context, revision), enabled: false, authRevision: 0 };
       call.respond(etcd.AuthStatusResponse.encode(status).finish());
+    },
+  });
+  // What is off may be switched off.
+  methods.set("AuthDisable", {
+    kind: "unary",
+    serve: (call) => {
+      call.respond(finish(context, context.coordinator.info().revision));
     },
   });
   return { name: "etcdserverpb.Auth", methods };

@@ -36,18 +36,33 @@ export function clusterService(context: EtcdContext, control: EtcdControl, secur
     assertMayChange(control, call);
     return answer(work());
   };
+  const current = (): Promise<readonly ControlMember[]> =>
+    control.members(true).catch((error: unknown) => {
+      throw refusalOf(error);
+    });
+  /** Whether there is such a member is asked before anything else, so that every member answers alike. */
+  const known = async (text: string): Promise<number> => {
+    const id = memberIdOf(text);
+    if ((await current()).some((member) => member.id === id)) return id;
+    throw new GrpcError(ETCD.memberNotFound);
+  };
   return serviceOf(etcd.ClusterService, {
     memberList: ({ linearizable }: etcd.MemberListRequest) => answer(control.members(linearizable)),
-    memberAdd: () => {
+    memberAdd: async ({ peerURLs }: etcd.MemberAddRequest) => {
+      const hosts = peerURLs.map(hostOfUrl);
+      if (hosts.length === 0 || hosts.includes(undefined)) throw new GrpcError(ETCD.badUrls);
+      const members = await current();
+      if (members.some(({ peerAddress }) => hosts.includes(peerAddress))) throw new GrpcError(ETCD.urlsExist);
       throw new GrpcError(lockstepStatus(GrpcCode.UNIMPLEMENTED, JOIN_YOURSELF));
     },
-    memberUpdate: () => {
+    memberUpdate: async ({ ID }: etcd.MemberUpdateRequest) => {
+      await known(ID);
       throw new GrpcError(lockstepStatus(GrpcCode.UNIMPLEMENTED, MOVED_BY_ITSELF));
     },
     memberRemove: ({ ID }: etcd.MemberRemoveRequest, call: ServerCall) =>
-      changing(call, () => control.remove(memberIdOf(ID))),
+      changing(call, async () => control.remove(await known(ID))),
     memberPromote: ({ ID }: etcd.MemberPromoteRequest, call: ServerCall) =>
-      changing(call, () => control.promote(memberIdOf(ID))),
+      changing(call, async () => control.promote(await known(ID))),
   });
 }
 
@@ -62,6 +77,11 @@ export function memberIdOf(text: string): number {
   const id = Number(text);
   if (!Number.isSafeInteger(id) || id < 1) throw new GrpcError(ETCD.memberNotFound);
   return id;
+}
+
+/** host:port of an http or https URL with both and nothing else. */
+function hostOfUrl(text: string): string | undefined {
+  return /^https?:\/\/((?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):\d{1,5})$/.exec(text)?.[1];
 }
 
 function memberOf(member: ControlMember, secure: boolean): etcd.Member {

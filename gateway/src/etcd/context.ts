@@ -68,6 +68,20 @@ export function unary(context: EtcdContext, serve: Serve): UnaryMethod {
   };
 }
 
+/** A generated decoder of a message. */
+interface Decoder<T> {
+  decode(bytes: Uint8Array): T;
+}
+
+/** Decodes a message with generated code, which says in many ways that it cannot. @throws MalformedError */
+export function decoded<T>(decoder: Decoder<T>, request: Buffer): T {
+  try {
+    return decoder.decode(request);
+  } catch (error) {
+    throw new MalformedError(error instanceof Error ? error.message : String(error));
+  }
+}
+
 /** @throws what is no refusal of a request */
 export function statusOfThrown(error: unknown): GrpcError["status"] {
   if (error instanceof GrpcError) return error.status;

@@ -42,7 +42,7 @@ async function campaign(
   { name, lease, value }: etcdElection.CampaignRequest,
 ): Promise<etcdElection.CampaignResponse> {
   if (name.length === 0) throw new GrpcError(ETCD.keyNotProvided);
-  const { place, existed } = await standInLine(scope, name, { leaseId: lease as LeaseId, value });
+  const { place, existed } = await standInLine(scope, name, { lease, value });
   const { key, token, leaseId } = place;
   try {
     if (existed !== undefined && !value.equals(existed.value)) {
@@ -83,7 +83,8 @@ async function proclaim(
   scope: RecipeScope,
   { leader: claim, value }: etcdElection.ProclaimRequest,
 ): Promise<etcdElection.ProclaimResponse> {
-  if (claim === undefined || claim.key.length === 0) throw new GrpcError(ETCD.keyNotProvided);
+  if (claim === undefined) throw new GrpcError(ETCD.electionWithoutLeader);
+  if (claim.key.length === 0) throw new GrpcError(ETCD.keyNotProvided);
   const { key, rev, lease } = claim;
   const revision = await putValue(scope, { key, token: rev as Revision, leaseId: lease as LeaseId, value });
   return { header: headerOf(scope.context, revision) };
@@ -93,7 +94,8 @@ async function resign(
   scope: RecipeScope,
   { leader: claim }: etcdElection.ResignRequest,
 ): Promise<etcdElection.ResignResponse> {
-  if (claim === undefined || claim.key.length === 0) throw new GrpcError(ETCD.keyNotProvided);
+  if (claim === undefined) throw new GrpcError(ETCD.electionWithoutLeader);
+  if (claim.key.length === 0) throw new GrpcError(ETCD.keyNotProvided);
   const { revision } = await leaveLine(scope, claim.key, claim.rev as Revision);
   return { header: headerOf(scope.context, revision) };
 }

@@ -7,7 +7,7 @@ import { GrpcCode } from "../grpc/call.ts";
 import type { GrpcStatus } from "../grpc/call.ts";
 
 const { INVALID_ARGUMENT, OUT_OF_RANGE, RESOURCE_EXHAUSTED, NOT_FOUND, FAILED_PRECONDITION } = GrpcCode;
-const { UNAVAILABLE, DATA_LOSS, PERMISSION_DENIED, CANCELLED, UNIMPLEMENTED, INTERNAL } = GrpcCode;
+const { UNAVAILABLE, DATA_LOSS, PERMISSION_DENIED, CANCELLED, UNIMPLEMENTED, INTERNAL, UNKNOWN } = GrpcCode;
 
 function etcd(code: GrpcCode, text: string): GrpcStatus {
   return { code, details: `etcdserver: ${text}` };
@@ -45,7 +45,10 @@ type EtcdStatusName =
   | "timedOut"
   | "timedOutLeaderFailure"
   | "electionNotLeader"
-  | "electionNoLeader";
+  | "electionNoLeader"
+  | "electionWithoutLeader"
+  | "badUrls"
+  | "urlsExist";
 
 /** Statuses with the words of etcd's server. */
 export const ETCD: Readonly<Record<EtcdStatusName, GrpcStatus>> = {
@@ -59,6 +62,8 @@ export const ETCD: Readonly<Record<EtcdStatusName, GrpcStatus>> = {
   requestTooLarge: etcd(INVALID_ARGUMENT, "request is too large"),
   compacted: etcd(OUT_OF_RANGE, "mvcc: required revision has been compacted"),
   futureRevision: etcd(OUT_OF_RANGE, "mvcc: required revision is a future revision"),
+  badUrls: etcd(INVALID_ARGUMENT, "given member URLs are invalid"),
+  urlsExist: etcd(FAILED_PRECONDITION, "Peer URLs already exists"),
   leaseTtlTooLarge: etcd(OUT_OF_RANGE, "too large lease TTL"),
   noSpace: etcd(RESOURCE_EXHAUSTED, "mvcc: database space exceeded"),
   tooManyRequests: etcd(RESOURCE_EXHAUSTED, "too many requests"),
@@ -83,8 +88,10 @@ export const ETCD: Readonly<Record<EtcdStatusName, GrpcStatus>> = {
   timedOut: etcd(UNAVAILABLE, "request timed out"),
   /** The change may have been made. */
   timedOutLeaderFailure: etcd(UNAVAILABLE, "request timed out, possibly due to previous leader failure"),
-  electionNotLeader: { code: FAILED_PRECONDITION, details: "election: not leader" },
-  electionNoLeader: { code: FAILED_PRECONDITION, details: "election: no leader" },
+  // Errors of the recipes have no code of their own in etcd.
+  electionNotLeader: { code: UNKNOWN, details: "election: not leader" },
+  electionNoLeader: { code: UNKNOWN, details: "election: no leader" },
+  electionWithoutLeader: { code: UNKNOWN, details: '"leader" field must be provided' },
 };
 
 /** Says something that etcd has no words for. */

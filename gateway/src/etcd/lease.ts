@@ -5,7 +5,7 @@ import type { GrpcService, UnaryCall } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
 import { isLeaseId } from "../validation.ts";
 import type { EtcdContext, Serve } from "./context.ts";
-import { finish, unary } from "./context.ts";
+import { decoded, finish, unary } from "./context.ts";
 import { ETCD } from "./errors.ts";
 import { KeepAlives } from "./keep-alive.ts";
 import { mutate, read } from "./kv.ts";
@@ -49,7 +49,7 @@ class Leases {
   }
 
   grant(call: UnaryCall, request: Buffer, namespace: string): void {
-    const { TTL, ID } = etcd.LeaseGrantRequest.decode(request);
+    const { TTL, ID } = decoded(etcd.LeaseGrantRequest, request);
     if (TTL > TTL_SECONDS_MAX) throw new GrpcError(ETCD.leaseTtlTooLarge);
     // Too short a TTL is raised to the cell's minimum; none at all is the shortest of them.
     const ttlMs = Math.max(1, TTL * 1000);
@@ -65,7 +65,7 @@ class Leases {
   }
 
   revoke(call: UnaryCall, request: Buffer, namespace: string): void {
-    const leaseId = etcd.LeaseRevokeRequest.decode(request).ID;
+    const leaseId = decoded(etcd.LeaseRevokeRequest, request).ID;
     if (!isLeaseId(leaseId)) throw new GrpcError(ETCD.leaseNotFound);
     const operation = { kind: "lease-revoke", leaseId: leaseId as LeaseId } as const;
     mutate(this.context, call, { namespace, operation }, (result) => {
@@ -74,7 +74,7 @@ class Leases {
   }
 
   timeToLive(call: UnaryCall, request: Buffer, namespace: string): void {
-    const { ID, keys } = etcd.LeaseTimeToLiveRequest.decode(request);
+    const { ID, keys } = decoded(etcd.LeaseTimeToLiveRequest, request);
     if (!isLeaseId(ID)) {
       this.answerTimeToLive(call, { ...NO_SUCH_LEASE, leaseId: ID as LeaseId, revision: this.revision() });
       return;

@@ -1,5 +1,4 @@
 import { etcdLock } from "@lockstep/proto/etcd";
-import type { LeaseId } from "../coordinator/index.ts";
 import type { GrpcService, ServerCall } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
 import { serviceOf } from "../grpc/service-of.ts";
@@ -24,7 +23,7 @@ async function lock(
   { name, lease }: etcdLock.LockRequest,
 ): Promise<etcdLock.LockResponse> {
   if (name.length === 0) throw new GrpcError(ETCD.keyNotProvided);
-  const { place } = await standInLine(scope, name, { leaseId: lease as LeaseId, value: NO_VALUE });
+  const { place } = await standInLine(scope, name, { lease, value: NO_VALUE });
   try {
     const revision = await waitForTurn(scope, name, place);
     return { header: headerOf(scope.context, revision), key: place.key };

@@ -8,7 +8,7 @@ import type {
   WatchHandle,
   WriteResult,
 } from "../coordinator/index.ts";
-import { NO_IDENTITY } from "../coordinator/index.ts";
+import { NO_IDENTITY, NO_LEASE } from "../coordinator/index.ts";
 import type { GrpcStatus, ServerCall } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
 import { isLeaseId, refusal, validateWrite } from "../validation.ts";
@@ -81,6 +81,19 @@ export function change<Kind extends WriteResult["kind"]>(
   });
 }
 
+/** What a caller without a lease of its own gets, in seconds, as from etcd: nobody keeps it alive. */
+const DRAWN_LEASE_SECONDS = 60;
+
+/** The lease that the caller names, or a new one. */
+async function leaseOf(scope: RecipeScope, leaseId: LeaseId): Promise<LeaseId> {
+  if (leaseId === NO_LEASE) {
+    return (await change(scope, { kind: "lease-grant", ttlMs: DRAWN_LEASE_SECONDS * 1000 }, "lease-grant"))
+      .leaseId;
+  }
+  if (!isLeaseId(leaseId)) throw new GrpcError(ETCD.leaseNotFound);
+  return leaseId;
+}
+
 /**
  * Stands in line for `name` under a lease; a place that the lease has already is kept, with `value` put if it differs.
  * @throws GrpcError
@@ -88,9 +101,9 @@ export function change<Kind extends WriteResult["kind"]>(
 export async function standInLine(
   scope: RecipeScope,
   name: Uint8Array,
-  { leaseId, value }: { readonly leaseId: LeaseId; readonly value: Uint8Array },
+  { lease, value }: { readonly lease: string; readonly value: Uint8Array },
 ): Promise<{ readonly place: Place; readonly existed: KeyValue | undefined }> {
-  if (!isLeaseId(leaseId)) throw new GrpcError(ETCD.leaseNotFound);
+  const leaseId = await leaseOf(scope, lease as LeaseId);
   const key = Buffer.concat([queueOf(name), Buffer.from(BigInt(leaseId).toString(16))]);
   const done = await change(
     scope,
