@@ -241,6 +241,12 @@ function curves(results: Results, labels: Labels, top: number): Block {
   return { height: 40 + Math.ceil(plots.length / 2) * (PLOT_HEIGHT + 24), parts };
 }
 
+/** In two lines, parted at a comma near the middle. */
+function wrapped(facts: string): readonly string[] {
+  const at = facts.indexOf(", ", facts.length / 2);
+  return at < 0 ? [facts] : [facts.slice(0, at + 1), facts.slice(at + 2)];
+}
+
 /**
  * The result as an SVG that needs nothing else: ratios as bars, growth as lines, light or dark as the reader has it.
  * Rows without a ratio (absolute targets without etcd beside them) are in the text only.
@@ -252,8 +258,10 @@ export function renderChart(
 ): string {
   const compared = verdicts.filter((verdict) => verdict.ratio !== undefined && verdict.ratio > 0);
   const parts = [text(MARGIN, 34, `${about.labels.lockstep} by ${about.labels.etcd}`, 'class="title"')];
-  parts.push(text(MARGIN, 54, about.facts, 'class="soft"'));
-  let top = 80;
+  wrapped(about.facts).forEach((words, index) => {
+    parts.push(text(MARGIN, 54 + index * 16, words, 'class="soft"'));
+  });
+  let top = 100;
   const add = (block: Block): void => {
     parts.push(...block.parts);
     top += block.height;

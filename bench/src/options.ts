@@ -129,7 +129,7 @@ function sizesOf(scale: string | undefined, kills: string | undefined): Sizes {
     keys: Math.max(1_000, Math.round(KEYS / divisor)),
     divisor,
     kills: Math.ceil(positive(kills ?? String(KILLS), "kills")),
-    ttlSeconds: Math.max(TTL_SECONDS_MIN, Math.round(TTL_SECONDS / divisor)),
+    ttlSeconds: Math.max(TTL_SECONDS_MIN, Math.round(TTL_SECONDS / Math.sqrt(divisor))),
   };
 }
 

@@ -2,6 +2,9 @@ import type { Stage } from "./load-report.ts";
 import type { Labels, Results } from "./results.ts";
 import { median } from "./table.ts";
 
+/** Of sessions or watches, for a figure each to say something. */
+const COUNT_MIN = 9_000;
+
 const megabytes = (bytes: number): string => Math.round(bytes / 1e6).toLocaleString("en");
 const whole = (value: number | undefined): string =>
   value === undefined ? "-" : Math.round(value).toLocaleString("en");
@@ -60,18 +63,18 @@ function largeLines({ large }: Results, labels: Labels): readonly string[] {
   return ["", `${whole(first.keys)} keys`, ...grid(rows)];
 }
 
-/** What each session or watch cost since the curve's smallest stage, in bytes; undefined where that tells nothing. */
+/**
+ * What each session, or each watch, cost since the curve's first stage with any of its kind, in bytes; undefined where
+ * that tells nothing.
+ */
 export function bytesEach(stage: Stage, stages: readonly Stage[]): number | undefined {
-  const base =
-    stage.kind === "sessions"
-      ? stages.find((one) => one.kind === "sessions")
-      : stages.findLast((one) => one.kind === "sessions");
+  const base = stages.find((one) => one.kind === stage.kind);
   const now = stage.residentBytes[0];
   const then = base?.residentBytes[0];
   if (base === undefined || now === undefined || then === undefined) return undefined;
-  const more = stage.kind === "sessions" ? stage.sessions - base.sessions : stage.watches;
+  const more = stage.sessions + stage.watches - base.sessions - base.watches;
   // Below, the garbage of a runtime outweighs what is measured.
-  return more < 10_000 ? undefined : (now - then) / more;
+  return more < COUNT_MIN ? undefined : (now - then) / more;
 }
 
 function sessionsLines({ sessions }: Results, labels: Labels): readonly string[] {

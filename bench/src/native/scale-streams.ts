@@ -73,7 +73,7 @@ class ScaleStream {
     this.#renewals.delete(ack.id);
     if (ack.failure !== undefined)
       waiting?.reject(new Error(`a renewal was refused: ${ack.failure.message}`));
-    else waiting?.resolve(ack.remainingMs.filter((left) => Number(left) <= 0).length);
+    else waiting?.resolve(ack.remainingMs.filter((left) => left <= 0).length);
   }
 
   #fail(error: Error): void {
