@@ -13,6 +13,7 @@ import type {
 } from "@lockstep/gateway/coordinator";
 import { ADMISSION_DEFAULTS } from "../admission/admission.ts";
 import type { AdmissionLimits } from "../admission/admission.ts";
+import type { LogIndex } from "../raft/types.ts";
 import { createSessionKeeper } from "../session/index.ts";
 import type { Transport } from "../transport/types.ts";
 import { CellCoordinator } from "./coordinator.ts";
@@ -43,7 +44,7 @@ function mutation(identity: RequestIdentity, deadlineMs = 1000): Mutation {
 }
 
 function refusal(failure: Failure): Uint8Array {
-  return encodeMutationAnswer({ ok: false, failure });
+  return encodeMutationAnswer({ outcome: { ok: false, failure }, appliedIndex: 0 as LogIndex });
 }
 
 /** Member `id` of a cluster led by member 1; what it forwards is answered by the test. */
@@ -202,6 +203,45 @@ describe("a request at a member that does not lead", () => {
   });
 });
 
+describe("the answer to a write that went through a member", () => {
+  const done = (appliedIndex: number): Uint8Array => {
+    const result = { kind: "compact", revision: 1 as Revision } as const;
+    const outcome: MutationOutcome = { ok: true, result, replayed: false };
+    return encodeMutationAnswer({ outcome, appliedIndex: appliedIndex as LogIndex });
+  };
+  const applied = (door: Door): number => door.cluster.member(2).replica.parts.state.appliedIndex;
+
+  it("comes once the write is applied there, so that its writer sees it in what it asks next", () => {
+    const door = new Door(2);
+    const target = applied(door) + 1;
+    door.mutate(ONCE);
+    door.answer(done(target));
+    assert.deepEqual(door.answers, []);
+    door.cluster.member(1).put("k");
+    door.pass(4);
+    assert.ok(applied(door) >= target);
+    assert.deepEqual(door.answers, ["ok"]);
+    door.mutate(ONCE);
+    door.answer(done(target));
+    assert.deepEqual(door.answers, ["ok", "ok"]);
+  });
+
+  it("does not wait for a member that is far behind, nor beyond the caller's deadline, nor for one that stops", () => {
+    const door = new Door(2);
+    door.mutate(ONCE, 50);
+    door.answer(done(applied(door) + 1_000_000));
+    assert.deepEqual(door.answers, []);
+    door.pass(12);
+    assert.deepEqual(door.answers, ["ok"]);
+
+    const closed = new Door(2);
+    closed.mutate(ONCE);
+    closed.answer(done(applied(closed) + 1_000_000));
+    closed.coordinator.close();
+    assert.deepEqual(closed.answers, ["ok"]);
+  });
+});
+
 describe("a leader that shuts down", () => {
   it("refuses what others still forward to it, certainly not applied", () => {
     const door = new Door(1);
@@ -210,7 +250,7 @@ describe("a leader that shuts down", () => {
     const body = encodeForwarded({ kind: "mutate", mutation: mutation(ONCE) });
     door.coordinator.forwarded(body, (answer) => answers.push(answer));
     door.run();
-    const outcomes = answers.map(decodeMutationAnswer);
+    const outcomes = answers.map((body) => decodeMutationAnswer(body).outcome);
     assert.deepEqual(
       outcomes.map((outcome) => !outcome.ok && `${outcome.failure.code} ${outcome.failure.outcome}`),
       ["leader-changed not-applied"],

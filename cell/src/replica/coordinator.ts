@@ -22,7 +22,7 @@ import { assertNever } from "../invariant.ts";
 import { encodeMembership } from "../machine/membership.ts";
 import { isMember } from "../raft/index.ts";
 import type { Applied, CommandOutcome, NamespaceInfo } from "../machine/types.ts";
-import type { MemberId } from "../raft/types.ts";
+import type { LogIndex, MemberId } from "../raft/types.ts";
 import type { SessionKeeper } from "../session/types.ts";
 import type { Transport } from "../transport/types.ts";
 import { failures } from "./failures.ts";
@@ -37,6 +37,7 @@ import {
   encodeRenewalAnswer,
 } from "./forwarding.ts";
 import type { Forwarded } from "./forwarding.ts";
+import { FOLLOWING_MS_MAX, FollowingAnswers } from "./following.ts";
 import type { Leadership } from "./leadership.ts";
 import type { Waiter } from "./proposals.ts";
 import type { Replica } from "./replica.ts";
@@ -119,6 +120,7 @@ export class CellCoordinator implements Coordinator {
   readonly #options: CoordinatorOptions;
   #parked: MutationCall[] = [];
   #revisionWaiters: RevisionWaiter[] = [];
+  readonly #following: FollowingAnswers;
   readonly #leaseEndListeners = new Set<(end: LeaseEnd) => void>();
   readonly #leaderListeners = new Set<(leader: LeaderHint | undefined) => void>();
   #closed = false;
@@ -132,6 +134,7 @@ export class CellCoordinator implements Coordinator {
 
   constructor(options: CoordinatorOptions) {
     this.#options = options;
+    this.#following = new FollowingAnswers(() => options.replica.parts.state.appliedIndex);
     options.replica.listen({
       applied: (applied) => this.#applied(applied),
       leaderChanged: (leader) => {
@@ -141,6 +144,7 @@ export class CellCoordinator implements Coordinator {
       configurationChanged: () => {
         // A state transfer moves the revision without an apply.
         this.#serveRevisionWaiters();
+        this.#following.check();
         const leader = options.replica.leaderHint();
         if (leader === undefined) return;
         for (const listener of this.#leaderListeners) listener(leader);
@@ -242,7 +246,10 @@ export class CellCoordinator implements Coordinator {
     switch (forwarded.kind) {
       case "mutate": {
         const { mutation } = forwarded;
-        const reply = (outcome: MutationOutcome): void => answer(encodeMutationAnswer(outcome));
+        const reply = (outcome: MutationOutcome): void => {
+          const { appliedIndex } = this.#options.replica.parts.state;
+          answer(encodeMutationAnswer({ outcome, appliedIndex }));
+        };
         if (this.#closed || !this.#options.replica.isLeader)
           return reply({ ok: false, failure: failures.leaderChanged() });
         return this.#proposeHere({
@@ -286,6 +293,7 @@ export class CellCoordinator implements Coordinator {
     const waiters = this.#revisionWaiters;
     this.#revisionWaiters = [];
     for (const waiter of waiters) waiter.fail(failures.shuttingDown("not-applied"));
+    this.#following.check(Number.POSITIVE_INFINITY);
   }
 
   /** Times one in {@link SAMPLE_EVERY} deliveries. */
@@ -406,12 +414,21 @@ export class CellCoordinator implements Coordinator {
         else this.park(call);
         return;
       }
-      const outcome = decodeMutationAnswer(answer);
+      const { outcome, appliedIndex } = decodeMutationAnswer(answer);
       const again =
         !outcome.ok && outcome.failure.code === "leader-changed" && outcome.failure.outcome === "not-applied";
       if (again) this.park(call);
+      else if (outcome.ok) this.#deliverWhenApplied(call, outcome, appliedIndex);
       else call.deliver(outcome);
     });
+  }
+
+  #deliverWhenApplied(call: MutationCall, outcome: MutationOutcome, index: LogIndex): void {
+    const longest = this.#options.replica.parts.environment.clock.monotonicMs() + FOLLOWING_MS_MAX;
+    const deadlineMs = Math.min(call.deadlineMs, longest);
+    const deliver = (): void => call.deliver(outcome as CommandOutcome);
+    if (this.#closed) deliver();
+    else this.#following.add({ index, deadlineMs, deliver });
   }
 
   #forwardLeaseRead(read: Read, operation: LeaseTimeToLiveOperation, deliver: Deliver<ReadOutcome>): void {
@@ -509,6 +526,7 @@ export class CellCoordinator implements Coordinator {
       }
     }
     if (this.#revisionWaiters.length > 0) this.#serveRevisionWaiters();
+    this.#following.check();
   }
 
   #serveRevisionWaiters(): void {
@@ -532,6 +550,7 @@ export class CellCoordinator implements Coordinator {
   }
 
   #checkDeadlines(nowMs: number): void {
+    this.#following.check(nowMs);
     if (this.#parked.length > 0) {
       const late = this.#parked.filter((call) => call.deadlineMs <= nowMs);
       this.#parked = this.#parked.filter((call) => call.deadlineMs > nowMs);

@@ -16,7 +16,7 @@ import {
   encodeReadResult,
   encodeWriteOperation,
 } from "../machine/index.ts";
-
+import type { LogIndex } from "../raft/types.ts";
 import { failures } from "./failures.ts";
 import { failureOf, forwardedHead, renewalOf } from "./forwarding-heads.ts";
 import type { ForwardedHead } from "./forwarding-heads.ts";
@@ -39,6 +39,7 @@ export type Forwarded =
   | { readonly kind: "membership" };
 
 const NOTHING = new Uint8Array();
+const INDEX_BYTES = 8;
 
 export function encodeForwarded(forwarded: Forwarded): Uint8Array {
   if (forwarded.kind !== "mutate") return join(forwarded, NOTHING);
@@ -59,8 +60,19 @@ export function decodeForwarded(body: Uint8Array): Forwarded {
   return { kind, mutation: { ...scope, operation: decodeWriteOperation(rest) } };
 }
 
-export function encodeMutationAnswer(outcome: MutationOutcome): Uint8Array {
-  return encodeOutcome(outcome);
+/** What became of a forwarded mutation. */
+export interface MutationAnswer {
+  readonly outcome: MutationOutcome;
+  /** Whoever has applied this much has applied the mutation. 0: not known. */
+  readonly appliedIndex: LogIndex;
+}
+
+export function encodeMutationAnswer({ outcome, appliedIndex }: MutationAnswer): Uint8Array {
+  const encoded = encodeOutcome(outcome);
+  const body = Buffer.allocUnsafe(INDEX_BYTES + encoded.length);
+  body.writeBigUInt64BE(BigInt(appliedIndex), 0);
+  body.set(encoded, INDEX_BYTES);
+  return body;
 }
 
 /** The answer of a member that can serve no forwarded request now: nothing was applied, ask again. */
@@ -90,12 +102,19 @@ function decodeAnswer<T>(body: Uint8Array, decode: (body: Uint8Array) => T): T |
   }
 }
 
-export function decodeMutationAnswer(body: Uint8Array): MutationOutcome {
-  return decodeAnswer(body, (whole): MutationOutcome => {
-    const outcome = decodeOutcome(whole);
-    if (outcome.ok && outcome.result === undefined) throw new TypeError("a mutation has a result");
-    return outcome;
+export function decodeMutationAnswer(body: Uint8Array): MutationAnswer {
+  let appliedIndex = 0;
+  const outcome = decodeAnswer(body, (whole): MutationOutcome => {
+    const buffer = Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength);
+    if (buffer.length < INDEX_BYTES) throw new TypeError("an answer has an index");
+    const index = Number(buffer.readBigUInt64BE(0));
+    if (!Number.isSafeInteger(index)) throw new TypeError("an index is below 2^53");
+    const decoded = decodeOutcome(buffer.subarray(INDEX_BYTES));
+    if (decoded.ok && decoded.result === undefined) throw new TypeError("a mutation has a result");
+    appliedIndex = index;
+    return decoded;
   });
+  return { outcome, appliedIndex: appliedIndex as LogIndex };
 }
 
 export function decodeRenewalAnswer(body: Uint8Array): RenewalOutcome {

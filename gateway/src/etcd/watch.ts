@@ -16,6 +16,11 @@ export class WatchService {
   private readonly context: EtcdContext;
   private readonly streamContext: WatchStreamContext;
   private readonly streams = new Set<WatchStream>();
+  /**
+   * There has been no leader for three election timeouts. A short time without one, as when this member has just started
+   * or an election is on, is nothing that a client must be told: etcd's give a watch up when they are.
+   */
+  private isLeaderless = false;
   /** Those whose clients want to know a leader. */
   private readonly wantingLeader = new Map<WatchStream, StreamCall>();
 
@@ -44,7 +49,8 @@ export class WatchService {
 
   /** `undefined`: for three election timeouts there was none. */
   leaderChanged(leader: LeaderHint | undefined): void {
-    if (leader !== undefined) return;
+    this.isLeaderless = leader === undefined;
+    if (!this.isLeaderless) return;
     for (const [stream] of this.wantingLeader) stream.fail(ETCD.noLeader);
   }
 
@@ -54,7 +60,7 @@ export class WatchService {
   }
 
   private open(call: StreamCall): void {
-    const { coordinator, doorLimits, inFlight, namespaces } = this.context;
+    const { doorLimits, inFlight, namespaces } = this.context;
     const wantsLeader = call.header(HAS_LEADER) === "true";
     const refuse = (status: Parameters<StreamCall["fail"]>[0]): void => {
       call.onMessage(() => undefined);
@@ -71,7 +77,7 @@ export class WatchService {
       refuse(ETCD.stopped);
     } else if (this.streams.size >= doorLimits.streamsMax) {
       refuse(ETCD.tooManyRequests);
-    } else if (wantsLeader && coordinator.info().leader === undefined) {
+    } else if (wantsLeader && this.isLeaderless) {
       refuse(ETCD.noLeader);
     } else {
       const stream = new WatchStream(call, this.streamContext, namespace);

@@ -1,5 +1,6 @@
 /** What members ask each other on behalf of clients, and what they answer. */
 import { DecodeError } from "../../../cell/src/machine/index.ts";
+import type { LogIndex } from "../../../cell/src/raft/types.ts";
 import type { CommandOutcome } from "../../../cell/src/machine/index.ts";
 import {
   decodeForwarded,
@@ -117,7 +118,7 @@ export const FORWARDING_TARGETS: readonly Target[] = [
   }),
   answerTarget("forwarded-read-answer", readOutcome, { encode: encodeReadAnswer, decode: decodeReadAnswer }),
   answerTarget("forwarded-mutation-answer", mutationOutcome, {
-    encode: encodeMutationAnswer,
-    decode: decodeMutationAnswer,
+    encode: (outcome) => encodeMutationAnswer({ outcome, appliedIndex: 7 as LogIndex }),
+    decode: (body) => decodeMutationAnswer(body).outcome,
   }),
 ];
