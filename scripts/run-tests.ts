@@ -1,4 +1,5 @@
-// `npm test`: what a developer runs before each commit. `--nightly` adds what is too long for that.
+// `npm test`: what a developer runs before each commit. `--nightly` adds what is too long for that. `--etcd-clients` runs
+// what needs Go and some minutes to build: etcd's own clients, and a kube-apiserver, on a cell.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -6,11 +7,22 @@ import { join } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 const nightly = process.argv.includes("--nightly");
+const etcdClientsOnly = process.argv.includes("--etcd-clients");
 const scratch = mkdtempSync(join(tmpdir(), "lockstep-tests-"));
 const total = { pass: 0, fail: 0, skipped: 0 };
 
+const TEST_MS_MAX = 600_000;
+/** What builds programs from their sources first, or lets clients write for ten minutes. */
+const LONG_TEST_MS_MAX = 2_400_000;
+
+interface RunOptions {
+  readonly concurrency: number;
+  /** Of one test. Default {@link TEST_MS_MAX}. */
+  readonly timeoutMs?: number;
+}
+
 /** Dots on the terminal (with every failure told at the end), the figures from a TAP report beside it. */
-function run(name: string, patterns: readonly string[], options: { readonly concurrency: number }): void {
+function run(name: string, patterns: readonly string[], options: RunOptions): void {
   const started = performance.now();
   console.log(`\n── ${name}`);
   const report = join(scratch, `${name}.tap`);
@@ -18,7 +30,7 @@ function run(name: string, patterns: readonly string[], options: { readonly conc
     process.execPath,
     [
       "--test",
-      "--test-timeout=600000",
+      `--test-timeout=${String(options.timeoutMs ?? TEST_MS_MAX)}`,
       ...["--test-reporter=dot", "--test-reporter-destination=stdout"],
       ...["--test-reporter=tap", `--test-reporter-destination=${report}`],
       `--test-concurrency=${String(options.concurrency)}`,
@@ -63,6 +75,17 @@ function runProgram(name: string, file: string, args: readonly string[]): void {
   if (status !== 0) finish(1);
 }
 
+/** Each is built from its Go module once, into the cache of the Kubernetes harness. */
+function runEtcdClients(): void {
+  const clients = nightly ? "*" : "{etcdctl,go,apiserver}";
+  const options = { concurrency: 1, timeoutMs: LONG_TEST_MS_MAX };
+  run("etcd clients", [`test/conformance/etcd/${clients}.test.ts`], options);
+}
+
+if (etcdClientsOnly) {
+  runEtcdClients();
+  finish(0);
+}
 run(
   "unit",
   ["{gateway,client,cell,cli,bench,operator,crds,charts,e2e}/src/**/*.test.ts", "scripts/**/*.test.ts"],
@@ -74,8 +97,9 @@ if (nightly) runProgram("operator simulation", "operator/src/testing/main.ts", [
 if (nightly) runProgram("canaries", "test/sim/main.ts", ["--canaries"]);
 if (nightly) runProgram("fuzz", "test/fuzz/main.ts", ["--cases", "1000000"]);
 // Real processes compete for the same two cores: one file at a time.
-run("conformance", ["test/conformance/**/*.test.ts"], { concurrency: 1 });
+run("conformance", ["test/conformance/*.test.ts", "test/conformance/etcd/npm/*.test.ts"], { concurrency: 1 });
 run("cluster", ["test/{cluster,torture}/**/*.test.ts"], { concurrency: 1 });
+if (nightly) runEtcdClients();
 if (nightly) runProgram("torture", "test/torture/main.ts", ["--minutes", "10"]);
 if (nightly) runProgram("kubernetes", "e2e/src/main.ts", []);
 

@@ -1,4 +1,4 @@
-import { status } from "@grpc/grpc-js";
+import { GrpcCode } from "./grpc/call.ts";
 import { HTTP_STATUS_MAP, STATUS_MAP } from "./status-map.ts";
 
 const HEAD = `# Errors
@@ -36,7 +36,7 @@ const HTTP_HEAD = `
 export function renderErrorsPage(): string {
   const rows = Object.entries(STATUS_MAP).map(
     ([code, entry]) =>
-      `| \`${code}\` | ${entry.http} | ${entry.grpc} (${status[entry.grpc]}) | ${entry.outcome} | ${entry.meaning} | ${entry.remedy} |`,
+      `| \`${code}\` | ${entry.http} | ${entry.grpc} (${GrpcCode[entry.grpc]}) | ${entry.outcome} | ${entry.meaning} | ${entry.remedy} |`,
   );
   const httpRows = Object.entries(HTTP_STATUS_MAP).map(
     ([code, entry]) =>

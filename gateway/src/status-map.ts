@@ -1,10 +1,11 @@
-import { status } from "@grpc/grpc-js";
+import { GrpcCode } from "./grpc/call.ts";
+import type { GrpcCodeName } from "./grpc/call.ts";
 import type { FailureCode } from "./coordinator/index.ts";
 
 /** How one kind of refusal looks at each door, and what it means. docs/errors.md is rendered from this table. */
 export interface StatusEntry {
   readonly http: number;
-  readonly grpc: keyof typeof status;
+  readonly grpc: GrpcCodeName;
   /** Problem title. */
   readonly title: string;
   /** Outcomes this can come with. */
@@ -303,6 +304,6 @@ export const HTTP_STATUS_MAP: Readonly<Record<HttpProblemCode, Omit<StatusEntry,
 };
 
 /** The gRPC status of a refusal. */
-export function grpcStatus(code: FailureCode): status {
-  return status[STATUS_MAP[code].grpc];
+export function grpcStatus(code: FailureCode): GrpcCode {
+  return GrpcCode[STATUS_MAP[code].grpc];
 }

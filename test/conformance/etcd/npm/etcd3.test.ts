@@ -13,7 +13,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { after, afterEach, before, beforeEach, describe, it } from "node:test";
-import { until } from "../../support/until.ts";
+import { until } from "../../../support/until.ts";
 import { startTarget, type Target } from "../target.ts";
 
 /** What a watcher told, as `+value` and `-`. */
@@ -115,8 +115,11 @@ describe("the npm client etcd3", { timeout: 600_000 }, () => {
   });
 
   it("watches keys and prefixes, many on one stream", async () => {
-    const one = record(await client.watch().key(key("a")).create());
-    const all = record(await client.watch().prefix(prefix).create());
+    const watchers = [
+      await client.watch().key(key("a")).create(),
+      await client.watch().prefix(prefix).create(),
+    ] as const;
+    const [one, all] = [record(watchers[0]), record(watchers[1])];
     const deletes = await client.watch().prefix(prefix).only("delete").withPreviousKV().create();
     const gone: string[] = [];
     deletes.on("delete", (_kv: IKeyValue, previous?: IKeyValue) => gone.push(String(previous?.value)));
@@ -127,7 +130,8 @@ describe("the npm client etcd3", { timeout: 600_000 }, () => {
     await told(one, 2);
     await told(gone, 1);
     assert.deepEqual([one, all, gone], [["+1", "-"], ["+1", "+2", "-"], ["1"]]);
-    await deletes.cancel();
+    // One that is left would be tried again for ever, and keep this process.
+    for (const watcher of [...watchers, deletes]) await watcher.cancel();
   });
 
   it("a watcher goes on after its member was killed, without a gap or a duplicate", async () => {

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { it } from "node:test";
-import { run } from "../support/run.ts";
+import { run } from "../../support/run.ts";
 
 /** The line that a program prints for a scenario; `etcd-conformance` and the python script speak it alike. */
 export interface ScenarioResult {

@@ -3,9 +3,9 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { createWriteStream, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { TestCell, type MemberProcess } from "../support/cell.ts";
-import { freePortBlock } from "../support/ports.ts";
-import { until } from "../support/until.ts";
+import { TestCell, type MemberProcess } from "../../support/cell.ts";
+import { freePortBlock } from "../../support/ports.ts";
+import { until } from "../../support/until.ts";
 import { etcdPrograms } from "./tools.ts";
 
 const MEMBERS = 3;

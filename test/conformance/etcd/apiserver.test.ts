@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
-import { until } from "../support/until.ts";
+import { until } from "../../support/until.ts";
 import type { ApiClient, ApiList } from "./apiserver/api.ts";
 import { Follower } from "./apiserver/follower.ts";
 import { configMaps, leases, Load, type Kind } from "./apiserver/load.ts";

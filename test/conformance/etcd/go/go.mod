@@ -1,4 +1,4 @@
-module lockstep.dev/test/etcd
+module lockstep.dev/test/conformance/etcd
 
 go 1.26.0
 

@@ -1,7 +1,7 @@
 // etcdctl as people use it: a child process that is told of the members in its environment.
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
-import { run, type Ran } from "../../support/run.ts";
+import { run, type Ran } from "../../../support/run.ts";
 
 const LINE_MS_MAX = 20_000;
 

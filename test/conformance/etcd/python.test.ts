@@ -2,8 +2,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { cached } from "../../e2e/src/cache.ts";
-import { run } from "../support/run.ts";
+import { cached } from "../../../e2e/src/cache.ts";
+import { run } from "../../support/run.ts";
 import { chosenOf, declareScenarios, scenarioNames } from "./harness.ts";
 import { startTarget, type Target } from "./target.ts";
 import { layout } from "./tools.ts";

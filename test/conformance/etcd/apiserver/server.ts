@@ -12,9 +12,9 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { buildPrograms } from "../../../e2e/src/programs.ts";
-import { freePortBlock } from "../../support/ports.ts";
-import { until } from "../../support/until.ts";
+import { buildPrograms } from "../../../../e2e/src/programs.ts";
+import { freePortBlock } from "../../../support/ports.ts";
+import { until } from "../../../support/until.ts";
 import { layout } from "../tools.ts";
 import { ApiClient } from "./api.ts";
 

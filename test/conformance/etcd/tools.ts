@@ -1,14 +1,14 @@
 // The Go programs of these tests, built once: etcd, etcdctl and etcdutl from etcd's own modules, and our scenarios.
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { cached, type Inputs } from "../../e2e/src/cache.ts";
-import { layoutOf, type Layout } from "../../e2e/src/layout.ts";
-import { run } from "../support/run.ts";
+import { cached, type Inputs } from "../../../e2e/src/cache.ts";
+import { layoutOf, type Layout } from "../../../e2e/src/layout.ts";
+import { run } from "../../support/run.ts";
 
 const goFolder = join(import.meta.dirname, "go");
 
 /** Where things are built, and the repository: as the Kubernetes harness has it, so that both share one cache. */
-export const layout: Layout = layoutOf(process.env, join(import.meta.dirname, "../.."));
+export const layout: Layout = layoutOf(process.env, join(import.meta.dirname, "../../.."));
 
 const BUILD_MS_MAX = 30 * 60_000;
 
