@@ -209,10 +209,15 @@ class CellMachine implements LoadableMachine {
     return [...this.state.namespaces.values()].map((namespace) => namespace.info());
   }
 
-  range(namespaceId: NamespaceId, operation: RangeOperation, reader: StoreReader): RangeResult | Failure {
+  range(
+    namespaceId: NamespaceId,
+    operation: RangeOperation,
+    reader: StoreReader,
+    uncounted: boolean = false,
+  ): RangeResult | Failure {
     const namespace = this.state.namespaces.get(namespaceId);
     if (namespace === undefined) return refusal("namespace-not-found", "this cell has no such namespace");
-    const reads = { state: this.state, keys: this.keys, reader };
+    const reads = { state: this.state, keys: this.keys, reader, uncounted };
     const refused =
       rangeRefusal(this.state, namespace, operation) ?? orderedRefusal(reads, namespace, operation);
     if (refused !== undefined) return refused;

@@ -16,6 +16,8 @@ export interface RangeReads {
   readonly state: MachineState;
   readonly keys: KeyStates;
   readonly reader: StoreReader;
+  /** No more keys are counted than what tells whether there is another one. */
+  readonly uncounted?: boolean;
 }
 
 export interface RangeAnswer {

@@ -87,8 +87,10 @@ function readNewest(reads: RangeReads, namespace: NamespaceState, operation: Ran
     pageBytes = 0;
   }
   addPage(reads, namespace, { page, answer, bounds });
-  if (answer.count < COUNT_MAX) answer.count += scan.count(COUNT_MAX - answer.count);
+  const most = reads.uncounted === true ? answer.kvs.length + 1 : COUNT_MAX;
+  if (answer.count < most) answer.count += scan.count(most - answer.count);
   answer.more = answer.kvs.length < answer.count;
+  if (reads.uncounted === true) answer.count = answer.kvs.length;
   return answer;
 }
 
@@ -142,18 +144,21 @@ function readPast(
   if (span === undefined) return answer;
   const scan = scanOf(reads, namespace, span, { reverse: operation.reverse === true, deleted: true });
   const bounds = new ReplyBounds(reads, operation);
-  const countMax = operation.countOnly === true ? Infinity : COUNT_MAX;
+  const uncounted = reads.uncounted === true && operation.countOnly !== true;
+  const countMax = (): number =>
+    operation.countOnly === true ? Infinity : uncounted ? answer.kvs.length + 1 : COUNT_MAX;
   if (operation.countOnly === true) bounds.keysLeft = 0;
-  for (let ended = false; !ended && answer.count < countMax;) {
+  for (let ended = false; !ended && answer.count < countMax();) {
     const page = nextPage(scan);
     ended = page.length === 0;
     for (const row of rowsAsOf(reads, namespace, page, revision)) {
-      if (row === undefined || answer.count >= countMax) continue;
+      if (row === undefined || answer.count >= countMax()) continue;
       answer.count += 1;
       const kv = rowKeyValue(row, bounds.keysOnly ? EMPTY : row.value);
       if (bounds.take(kv, answer.kvs.length === 0)) answer.kvs.push(kv);
     }
   }
   answer.more = operation.countOnly !== true && answer.kvs.length < answer.count;
+  if (uncounted) answer.count = answer.kvs.length;
   return answer;
 }

@@ -263,7 +263,13 @@ export interface Machine {
   readonly historyBytes: number;
 
   /** The newest state or a retained revision. Bounded by the settings' reply limits. */
-  range(namespaceId: NamespaceId, operation: RangeOperation, reader: StoreReader): RangeResult | Failure;
+  range(
+    namespaceId: NamespaceId,
+    operation: RangeOperation,
+    reader: StoreReader,
+    /** `count` need not go beyond what is answered. Default false. */
+    uncounted?: boolean,
+  ): RangeResult | Failure;
   /** A transaction without puts and deletes, on the newest state. */
   readTxn(namespaceId: NamespaceId, txn: TxnCommand, reader: StoreReader): TxnResult | Failure;
   lease(namespaceId: NamespaceId, leaseId: LeaseId, reader: StoreReader): LeaseRecord | undefined;

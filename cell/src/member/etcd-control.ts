@@ -4,7 +4,7 @@ import { AdminError } from "../admin/admin-error.ts";
 import type { AdminErrorCode } from "../admin/admin-error.ts";
 import type { MembershipChanges } from "../admin/membership-changes.ts";
 import type { Membership } from "../machine/membership.ts";
-import type { LogIndex, MemberId } from "../raft/types.ts";
+import type { MemberId } from "../raft/types.ts";
 import { pauseIn } from "../replica/environment.ts";
 import type { Replica } from "../replica/replica.ts";
 import { createSnapshotSource } from "../store/index.ts";
@@ -22,7 +22,7 @@ export function createEtcdControl({ replica, changes, quotaBytes }: MemberContro
     refusing(async () => {
       const { configurationIndex } = await changes.current();
       const membership = await changes.change({
-        plannedOn: configurationIndex as LogIndex,
+        plannedOn: configurationIndex,
         promote: promote as MemberId[],
         demote: [],
         remove: remove as MemberId[],

@@ -6,6 +6,7 @@ import { isMember, isVoter } from "../raft/index.ts";
 import type { Environment } from "../replica/environment.ts";
 import type { Replica } from "../replica/replica.ts";
 import { createClientDoors } from "./client-doors.ts";
+import type { ClientDoors, ClientDoorsOptions } from "./client-doors.ts";
 import { startCore } from "./core.ts";
 import type { Core, MemberEvents } from "./core.ts";
 import { createEtcdControl } from "./etcd-control.ts";
@@ -103,6 +104,16 @@ interface DoorParts {
   readonly tls: MemberTls | undefined;
 }
 
+function openClientDoors(
+  { hostSuffixes, etcdProgressMs, admission }: MemberOptions,
+  { replica, coordinator, changes }: Core,
+  { secure, log }: { readonly secure: boolean; readonly log: ClientDoorsOptions["log"] },
+): ClientDoors {
+  const control = createEtcdControl({ replica, changes, quotaBytes: admission.quotaBytes });
+  const etcd = { secure, hostSuffixes, progressIntervalMs: etcdProgressMs };
+  return createClientDoors({ coordinator, control, etcd, log });
+}
+
 async function openDoors(
   options: MemberOptions,
   environment: Environment,
@@ -126,17 +137,7 @@ async function openDoors(
     slowConsumerCuts: () => hub.slowConsumerCuts,
   });
 
-  const { hostSuffixes, etcdProgressMs } = options;
-  const clientDoors = createClientDoors({
-    coordinator,
-    control: createEtcdControl({
-      replica,
-      changes: core.changes,
-      quotaBytes: options.admission.quotaBytes,
-    }),
-    etcd: { secure: secure !== undefined, hostSuffixes, progressIntervalMs: etcdProgressMs },
-    log,
-  });
+  const clientDoors = openClientDoors(options, core, { secure: secure !== undefined, log });
   const grpc = await startGrpcServer({ ...listenAt("client"), services: clientDoors.services });
   closers.push(() => {
     clientDoors.close();

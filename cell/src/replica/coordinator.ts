@@ -426,7 +426,7 @@ export class CellCoordinator implements Coordinator {
   #deliverWhenApplied(call: MutationCall, outcome: MutationOutcome, index: LogIndex): void {
     const longest = this.#options.replica.parts.environment.clock.monotonicMs() + FOLLOWING_MS_MAX;
     const deadlineMs = Math.min(call.deadlineMs, longest);
-    const deliver = (): void => call.deliver(outcome as CommandOutcome);
+    const deliver = (): void => call.deliver(outcome);
     if (this.#closed) deliver();
     else this.#following.add({ index, deadlineMs, deliver });
   }
@@ -482,7 +482,7 @@ export class CellCoordinator implements Coordinator {
     const operation = read.operation;
     switch (operation.kind) {
       case "range": {
-        const result = machine.range(namespace.id, operation, store);
+        const result = machine.range(namespace.id, operation, store, read.uncounted);
         return "code" in result ? { ok: false, failure: result } : { ok: true, result };
       }
       case "txn-read": {

@@ -55,6 +55,11 @@ export interface Read {
   readonly epoch: number;
   readonly operation: ReadOperation;
   readonly consistency: Consistency;
+  /**
+   * Nobody wants to know how many keys a range holds beyond those it answers with, which costs as much as reading them:
+   * `count` is then the number answered, and `more` says whether there is another.
+   */
+  readonly uncounted?: boolean;
   /** Wait until this member reflects at least this revision (serializable reads). */
   readonly minRevision?: Revision;
   readonly deadlineMs?: number;

@@ -26,12 +26,14 @@ describe("etcdserverpb.KV", () => {
   after(() => bench.close());
 
   const kv = (): etcd.KVClient => bench.clients.kv;
-  const doPut = (request: etcd.PutRequest): Promise<etcd.PutResponse> => ask(kv(), kv().put, request);
-  const doRange = (request: etcd.RangeRequest): Promise<etcd.RangeResponse> => ask(kv(), kv().range, request);
+  const doPut = (request: etcd.PutRequest): Promise<etcd.PutResponse> =>
+    ask(kv(), etcd.KVService.put, request);
+  const doRange = (request: etcd.RangeRequest): Promise<etcd.RangeResponse> =>
+    ask(kv(), etcd.KVService.range, request);
   const doRemove = (request: etcd.DeleteRangeRequest): Promise<etcd.DeleteRangeResponse> =>
-    ask(kv(), kv().deleteRange, request);
+    ask(kv(), etcd.KVService.deleteRange, request);
   const doTxn = (request: Partial<etcd.TxnRequest>): Promise<etcd.TxnResponse> =>
-    ask(kv(), kv().txn, { compare: [], success: [], failure: [], ...request });
+    ask(kv(), etcd.KVService.txn, { compare: [], success: [], failure: [], ...request });
   const keys = (answer: etcd.RangeResponse): string => answer.kvs.map((one) => String(one.key)).join(" ");
 
   it("a put answers with the state before it when asked, and each header says who answers", async () => {
@@ -41,8 +43,8 @@ describe("etcdserverpb.KV", () => {
     assert.equal(String(second.prevKv?.value), "1");
     assert.equal(second.header?.revision, (first.header?.revision ?? 0) + 1);
     const { memberId, term } = bench.coordinator.info();
-    assert.deepEqual([second.header?.memberId, second.header?.raftTerm], [memberId, term]);
-    assert.notEqual(second.header?.clusterId, 0);
+    assert.deepEqual([second.header.memberId, second.header.raftTerm], [memberId, term]);
+    assert.notEqual(second.header.clusterId, 0);
   });
 
   it("a range longer than a slice comes whole, in both directions, with what it counts", async () => {
@@ -156,7 +158,11 @@ describe("etcdserverpb.KV", () => {
     const twice = [op.put(put("a", "1")), op.put(put("a", "2"))];
     await is(doTxn({ failure: twice }), INVALID_ARGUMENT, "duplicate key given in txn request");
     const compact = { revision: 0, physical: true };
-    await is(ask(kv(), kv().compact, compact), OUT_OF_RANGE, "mvcc: required revision has been compacted");
+    await is(
+      ask(kv(), etcd.KVService.compact, compact),
+      OUT_OF_RANGE,
+      "mvcc: required revision has been compacted",
+    );
   });
 
   it("an outcome that nobody knows is UNAVAILABLE, a refusal is what it is", async () => {
@@ -251,7 +257,7 @@ describe("etcdserverpb.KV", () => {
     const { header } = await doPut(put("compact/a", "1"));
     await doPut(put("compact/a", "2"));
     const revision = (header?.revision ?? 0) + 1;
-    const done = await ask(kv(), kv().compact, { revision, physical: true });
+    const done = await ask(kv(), etcd.KVService.compact, { revision, physical: true });
     assert.equal(done.header?.revision, revision);
     assert.deepEqual(await refusal(doRange(range("compact/a", { revision: revision - 1 }))), {
       code: status.OUT_OF_RANGE,
@@ -262,10 +268,12 @@ describe("etcdserverpb.KV", () => {
 
   it("acts in the namespace that the metadata names, and refuses a name that is none", async () => {
     const other = { "lockstep-namespace": "absent" };
-    const refused = await refusal(ask(kv(), kv().put, put("a", "1"), other));
+    const refused = await refusal(ask(kv(), etcd.KVService.put, put("a", "1"), other));
     assert.equal(refused.code, status.FAILED_PRECONDITION);
     assert.match(refused.details, /there is no namespace absent/);
-    const malformed = await refusal(ask(kv(), kv().put, put("a", "1"), { "lockstep-namespace": "A/B" }));
+    const malformed = await refusal(
+      ask(kv(), etcd.KVService.put, put("a", "1"), { "lockstep-namespace": "A/B" }),
+    );
     assert.equal(malformed.code, status.INVALID_ARGUMENT);
   });
 
@@ -289,7 +297,7 @@ describe("etcdserverpb.KV", () => {
 
   it("leases are attached, kept and detached by puts", async () => {
     const lease = bench.clients.lease;
-    const { ID } = await ask(lease, lease.leaseGrant, { TTL: 60, ID: "0" });
+    const { ID } = await ask(lease, etcd.LeaseService.leaseGrant, { TTL: 60, ID: "0" });
     await doPut(put("leased", "1", { lease: ID }));
     await doPut(put("leased", "2", { ignoreLease: true }));
     assert.equal((await doRange(range("leased"))).kvs[0]?.lease, ID satisfies string as LeaseId);
@@ -304,14 +312,14 @@ describe("calls without an answer", () => {
     const bench = await openEtcdBench({ doorLimits: { unaryInFlightMax: 2 } });
     const { kv } = bench.clients;
     bench.coordinator.hold();
-    const first = [ask(kv, kv.put, put("a", "1")), ask(kv, kv.put, put("b", "1"))];
+    const first = [ask(kv, etcd.KVService.put, put("a", "1")), ask(kv, etcd.KVService.put, put("b", "1"))];
     // Behind them on the same connection, so it comes after they were taken in.
-    const refused = await refusal(ask(kv, kv.put, put("c", "1")));
+    const refused = await refusal(ask(kv, etcd.KVService.put, put("c", "1")));
     assert.equal(refused.details, "etcdserver: too many requests");
     assert.equal(bench.door.stats().unaryInFlight, 2);
     bench.coordinator.release();
     await Promise.all(first);
-    await ask(kv, kv.put, put("c", "1"));
+    await ask(kv, etcd.KVService.put, put("c", "1"));
     assert.equal(bench.door.stats().unaryInFlight, 0);
     await bench.close();
   });
@@ -342,7 +350,7 @@ describe("the namespace in a client's authority", () => {
     await putAs("cells.example:2379");
     await putAs("somewhere.else");
     const read = async (namespace: string): Promise<string> => {
-      const answer: etcd.RangeResponse = await ask(kv, kv.range, range("where"), {
+      const answer: etcd.RangeResponse = await ask(kv, etcd.KVService.range, range("where"), {
         "lockstep-namespace": namespace,
       });
       return String(answer.kvs[0]?.value);

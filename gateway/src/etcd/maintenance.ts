@@ -182,6 +182,7 @@ class Maintenance {
           namespace,
           epoch: 0,
           consistency: "serializable",
+          uncounted: true,
           operation: revision === undefined ? operation : { ...operation, revision },
         },
         (outcome) => {

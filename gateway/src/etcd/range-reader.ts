@@ -56,8 +56,7 @@ export class RangeReader {
       call.fail(statusOf(invalid));
       return;
     }
-    const reading = new Reading(this.context, this.budget, call, namespace, range);
-    reading.start();
+    new Reading(this.context, this.budget, { call, namespace, range }).start();
   }
 
   /** Reads on what a transaction's answer lacks. @param deliver with the keys after those that are there */
@@ -69,7 +68,7 @@ export class RangeReader {
   ): void {
     const { operation, result } = part;
     const range: EtcdRange = { operation, serializable: true };
-    new Reading(this.context, this.budget, call, namespace, range).rest(result, deliver);
+    new Reading(this.context, this.budget, { call, namespace, range }).rest(result, deliver);
   }
 }
 
@@ -87,9 +86,11 @@ class Reading {
   constructor(
     context: EtcdContext,
     budget: AnswerBudget,
-    call: UnaryCall,
-    namespace: string,
-    range: EtcdRange,
+    {
+      call,
+      namespace,
+      range,
+    }: { readonly call: UnaryCall; readonly namespace: string; readonly range: EtcdRange },
   ) {
     this.context = context;
     this.budget = budget;
@@ -100,7 +101,8 @@ class Reading {
   }
 
   start(): void {
-    this.read(this.firstPage(), this.serializable ? "serializable" : "linearizable", (outcome) => {
+    const consistency = this.serializable ? "serializable" : "linearizable";
+    this.read(this.firstPage(), { consistency }, (outcome) => {
       if (!outcome.ok) {
         this.refused(outcome.failure);
         return;
@@ -210,7 +212,7 @@ class Reading {
     };
     this.call.onClose(() => this.release());
     const consistency = this.serializable || revision !== undefined ? "serializable" : "linearizable";
-    this.read(first, consistency, (outcome) => {
+    this.read(first, { consistency, uncounted: true }, (outcome) => {
       if (!outcome.ok) {
         this.call.fail(statusOf(outcome.failure));
         return;
@@ -269,7 +271,7 @@ class Reading {
       keysOnly: asAsked && this.operation.keysOnly === true,
       reverse,
     };
-    this.read(page, "serializable", (outcome) => {
+    this.read(page, LATER_PAGE, (outcome) => {
       if (!outcome.ok) {
         done(outcome.failure);
         return;
@@ -284,11 +286,11 @@ class Reading {
 
   private read(
     operation: RangeOperation,
-    consistency: Read["consistency"],
+    how: Pick<Read, "consistency" | "uncounted">,
     deliver: (outcome: ReadOutcome) => void,
   ): void {
     const deadlineMs = this.call.deadlineMs();
-    const read: Read = { namespace: this.namespace, epoch: 0, operation, consistency };
+    const read: Read = { namespace: this.namespace, epoch: 0, operation, ...how };
     this.context.coordinator.read(deadlineMs === undefined ? read : { ...read, deadlineMs }, (outcome) => {
       // Nobody waits for the rest.
       if (!this.call.cancelled) deliver(outcome);
@@ -314,6 +316,8 @@ class Reading {
   }
 }
 
+/** At a revision that this member has, and whose keys have been counted. */
+const LATER_PAGE = { consistency: "serializable", uncounted: true } as const;
 const NO_VALUE = new Uint8Array(0);
 
 function rangeAfter({ rangeEnd }: KeyRange, after: Uint8Array): KeyRange {

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { status } from "@grpc/grpc-js";
-import { etcd, health, reflection } from "@lockstep/proto/etcd";
+import type { reflection } from "@lockstep/proto/etcd";
+import { etcd, etcdElection, etcdLock, health } from "@lockstep/proto/etcd";
 import type { EtcdBench } from "../testing/etcd-client.ts";
 import { ask, bytes, openEtcdBench, put, range, refusal } from "../testing/etcd-client.ts";
 import { ManualClock } from "../testing/memory-coordinator.ts";
@@ -18,7 +19,7 @@ describe("etcdserverpb.Lease", () => {
   after(() => bench.close());
   const lease = (): etcd.LeaseClient => bench.clients.lease;
   const grant = (TTL: number, ID = "0"): Promise<etcd.LeaseGrantResponse> =>
-    ask(lease(), lease().leaseGrant, { TTL, ID });
+    ask(lease(), etcd.LeaseService.leaseGrant, { TTL, ID });
 
   it("A9: grants what is asked, raised to the least, under the asked id", async () => {
     assert.equal((await grant(1)).TTL, 2);
@@ -40,13 +41,13 @@ describe("etcdserverpb.Lease", () => {
   it("A9: tells what is left, with keys; of one that is not there -1", async () => {
     const { ID } = await grant(60);
     const { kv } = bench.clients;
-    for (const key of ["lease/b", "lease/a"]) await ask(kv, kv.put, put(key, "", { lease: ID }));
+    for (const key of ["lease/b", "lease/a"]) await ask(kv, etcd.KVService.put, put(key, "", { lease: ID }));
     clock.advance(500);
-    const told = await ask(lease(), lease().leaseTimeToLive, { ID, keys: true });
+    const told = await ask(lease(), etcd.LeaseService.leaseTimeToLive, { ID, keys: true });
     assert.deepEqual([told.ID, told.TTL, told.grantedTTL], [ID, 59, 60]);
     assert.deepEqual(told.keys.map(String), ["lease/a", "lease/b"]);
     for (const absent of ["4711", "0", "-1"]) {
-      const none = await ask(lease(), lease().leaseTimeToLive, { ID: absent, keys: true });
+      const none = await ask(lease(), etcd.LeaseService.leaseTimeToLive, { ID: absent, keys: true });
       assert.deepEqual([none.ID, none.TTL, none.grantedTTL], [absent, -1, 0]);
     }
   });
@@ -54,13 +55,13 @@ describe("etcdserverpb.Lease", () => {
   it("A9: a revoked lease takes its keys with it, and is not found again", async () => {
     const { ID } = await grant(60);
     const { kv } = bench.clients;
-    await ask(kv, kv.put, put("revoked", "", { lease: ID }));
+    await ask(kv, etcd.KVService.put, put("revoked", "", { lease: ID }));
     const before = bench.coordinator.info().revision;
-    const done = await ask(lease(), lease().leaseRevoke, { ID });
+    const done = await ask(lease(), etcd.LeaseService.leaseRevoke, { ID });
     assert.equal(done.header?.revision, before + 1);
-    assert.equal((await ask(kv, kv.range, range("revoked"))).count, 0);
+    assert.equal((await ask(kv, etcd.KVService.range, range("revoked"))).count, 0);
     for (const absent of [ID, "0"]) {
-      assert.deepEqual(await refusal(ask(lease(), lease().leaseRevoke, { ID: absent })), {
+      assert.deepEqual(await refusal(ask(lease(), etcd.LeaseService.leaseRevoke, { ID: absent })), {
         code: status.NOT_FOUND,
         details: "etcdserver: requested lease not found",
       });
@@ -70,7 +71,7 @@ describe("etcdserverpb.Lease", () => {
   it("lists all leases, page after page", async () => {
     const granted: string[] = [];
     for (let i = 0; i < 5; i += 1) granted.push((await grant(60)).ID);
-    const { leases } = await ask(lease(), lease().leaseLeases, {});
+    const { leases } = await ask(lease(), etcd.LeaseService.leaseLeases, {});
     const listed = leases.map(({ ID }) => ID);
     assert.ok(granted.every((id) => listed.includes(id)));
     assert.equal(new Set(listed).size, listed.length);
@@ -142,13 +143,15 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
   });
   after(() => bench.close());
   const newLease = async (): Promise<string> =>
-    (await ask(bench.clients.lease, bench.clients.lease.leaseGrant, { TTL: 60, ID: "0" })).ID;
+    (await ask(bench.clients.lease, etcd.LeaseService.leaseGrant, { TTL: 60, ID: "0" })).ID;
 
   it("a lock is handed on in the order of asking, and its key is the holder's", async () => {
     const { lock } = bench.clients;
     const leases = [await newLease(), await newLease(), await newLease()];
     const take = (i: number): Promise<string> =>
-      ask(lock, lock.lock, { name: bytes("l"), lease: leases[i] ?? "" }).then(({ key }) => String(key));
+      ask(lock, etcdLock.LockService.lock, { name: bytes("l"), lease: leases[i] ?? "" }).then(({ key }) =>
+        String(key),
+      );
     const first = await take(0);
     assert.equal(first, `l/${BigInt(leases[0] ?? 0).toString(16)}`);
     // Who has it gets it again.
@@ -157,14 +160,14 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
     const second = take(1).then(() => order.push(1));
     // The second stands in line before the third asks.
     const { kv } = bench.clients;
-    while ((await ask(kv, kv.range, range("l/", { rangeEnd: bytes("l0") }))).count < 2);
+    while ((await ask(kv, etcd.KVService.range, range("l/", { rangeEnd: bytes("l0") }))).count < 2);
     const third = take(2).then(() => order.push(2));
-    while ((await ask(kv, kv.range, range("l/", { rangeEnd: bytes("l0") }))).count < 3);
+    while ((await ask(kv, etcd.KVService.range, range("l/", { rangeEnd: bytes("l0") }))).count < 3);
     assert.deepEqual(order, []);
-    await ask(lock, lock.unlock, { key: bytes(first) });
+    await ask(lock, etcdLock.LockService.unlock, { key: bytes(first) });
     await second;
     assert.deepEqual(order, [1]);
-    await ask(bench.clients.lease, bench.clients.lease.leaseRevoke, { ID: leases[1] ?? "" });
+    await ask(bench.clients.lease, etcd.LeaseService.leaseRevoke, { ID: leases[1] ?? "" });
     await third;
     assert.deepEqual(order, [1, 2]);
   });
@@ -177,12 +180,12 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
       await newLease(),
       await newLease(),
     ];
-    const { key } = await ask(lock, lock.lock, { name: bytes("m"), lease: holder });
+    const { key } = await ask(lock, etcdLock.LockService.lock, { name: bytes("m"), lease: holder });
     const inLine = async (): Promise<number> =>
-      (await ask(kv, kv.range, range("m/", { rangeEnd: bytes("m0") }))).count;
-    const doomed = refusal(ask(lock, lock.lock, { name: bytes("m"), lease: ending }));
+      (await ask(kv, etcd.KVService.range, range("m/", { rangeEnd: bytes("m0") }))).count;
+    const doomed = refusal(ask(lock, etcdLock.LockService.lock, { name: bytes("m"), lease: ending }));
     while ((await inLine()) < 2);
-    await ask(lease, lease.leaseRevoke, { ID: ending });
+    await ask(lease, etcd.LeaseService.leaseRevoke, { ID: ending });
     assert.deepEqual(await doomed, {
       code: status.NOT_FOUND,
       details: "etcdserver: requested lease not found",
@@ -191,11 +194,11 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
     while ((await inLine()) < 2);
     impatient.cancel();
     while ((await inLine()) > 1);
-    const next = ask(lock, lock.lock, { name: bytes("m"), lease: last });
-    await ask(lock, lock.unlock, { key });
+    const next = ask(lock, etcdLock.LockService.lock, { name: bytes("m"), lease: last });
+    await ask(lock, etcdLock.LockService.unlock, { key });
     await next;
     assert.equal(
-      (await refusal(ask(lock, lock.lock, { name: bytes("m"), lease: "4711" }))).code,
+      (await refusal(ask(lock, etcdLock.LockService.lock, { name: bytes("m"), lease: "4711" }))).code,
       status.NOT_FOUND,
     );
   });
@@ -203,7 +206,7 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
   it("an election has one leader, who proclaims and resigns; observers see each", async () => {
     const { election } = bench.clients;
     const name = bytes("e");
-    const none = await refusal(ask(election, election.leader, { name }));
+    const none = await refusal(ask(election, etcdElection.ElectionService.leader, { name }));
     assert.deepEqual(none, { code: status.UNKNOWN, details: "election: no leader" });
     const seen: string[] = [];
     const observer = election.observe({ name });
@@ -216,22 +219,34 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
     const saw = async (value: string): Promise<void> => {
       while (!seen.includes(value)) await new Promise<void>((resolve) => (look = resolve));
     };
-    const first = await ask(election, election.campaign, {
+    const first = await ask(election, etcdElection.ElectionService.campaign, {
       name,
       lease: await newLease(),
       value: bytes("one"),
     });
     await saw("one");
-    const other = ask(election, election.campaign, { name, lease: await newLease(), value: bytes("two") });
-    await ask(election, election.proclaim, { leader: first.leader, value: bytes("one again") });
+    const other = ask(election, etcdElection.ElectionService.campaign, {
+      name,
+      lease: await newLease(),
+      value: bytes("two"),
+    });
+    await ask(election, etcdElection.ElectionService.proclaim, {
+      leader: first.leader,
+      value: bytes("one again"),
+    });
     await saw("one again");
-    assert.equal(String((await ask(election, election.leader, { name })).kv?.value), "one again");
-    await ask(election, election.resign, { leader: first.leader });
+    assert.equal(
+      String((await ask(election, etcdElection.ElectionService.leader, { name })).kv?.value),
+      "one again",
+    );
+    await ask(election, etcdElection.ElectionService.resign, { leader: first.leader });
     const second = await other;
     await saw("two");
     assert.ok((second.leader?.rev ?? 0) > (first.leader?.rev ?? 0));
     assert.deepEqual(
-      await refusal(ask(election, election.proclaim, { leader: first.leader, value: bytes("x") })),
+      await refusal(
+        ask(election, etcdElection.ElectionService.proclaim, { leader: first.leader, value: bytes("x") }),
+      ),
       {
         code: status.UNKNOWN,
         details: "election: not leader",
@@ -286,7 +301,7 @@ describe("etcdserverpb.Cluster and Maintenance", () => {
 
   it("lists members with URLs, and changes them through the cell's own path", async () => {
     const { cluster } = bench.clients;
-    const list = await ask(cluster, cluster.memberList, { linearizable: true });
+    const list = await ask(cluster, etcd.ClusterService.memberList, { linearizable: true });
     assert.deepEqual(list.members[1], {
       ID: 2,
       name: "b",
@@ -295,23 +310,28 @@ describe("etcdserverpb.Cluster and Maintenance", () => {
       isLearner: true,
     });
     assert.equal(list.header?.revision, 0);
-    assert.equal((await ask(cluster, cluster.memberRemove, { ID: "2" })).members.length, 1);
+    assert.equal((await ask(cluster, etcd.ClusterService.memberRemove, { ID: "2" })).members.length, 1);
     assert.deepEqual(asked.splice(0), ["remove 2"]);
     const text = async (call: Promise<unknown>): Promise<string> => (await refusal(call)).details;
-    assert.equal(await text(ask(cluster, cluster.memberRemove, { ID: "9" })), "etcdserver: member not found");
     assert.equal(
-      await text(ask(cluster, cluster.memberRemove, { ID: "18446744073709551615" })),
+      await text(ask(cluster, etcd.ClusterService.memberRemove, { ID: "9" })),
       "etcdserver: member not found",
     );
     assert.equal(
-      await text(ask(cluster, cluster.memberPromote, { ID: "1" })),
+      await text(ask(cluster, etcd.ClusterService.memberRemove, { ID: "18446744073709551615" })),
+      "etcdserver: member not found",
+    );
+    assert.equal(
+      await text(ask(cluster, etcd.ClusterService.memberPromote, { ID: "1" })),
       "etcdserver: can only promote a learner member",
     );
     assert.equal(
-      await text(ask(cluster, cluster.memberPromote, { ID: "2" })),
+      await text(ask(cluster, etcd.ClusterService.memberPromote, { ID: "2" })),
       "etcdserver: can only promote a learner member which is in sync with leader",
     );
-    const add = await refusal(ask(cluster, cluster.memberAdd, { peerURLs: ["http://c:1"], isLearner: true }));
+    const add = await refusal(
+      ask(cluster, etcd.ClusterService.memberAdd, { peerURLs: ["http://c:1"], isLearner: true }),
+    );
     assert.equal(add.code, status.UNIMPLEMENTED);
     assert.match(add.details, /--join/);
   });
@@ -320,57 +340,63 @@ describe("etcdserverpb.Cluster and Maintenance", () => {
     const guarded = await openEtcdBench({ control: { ...control, authorize: () => "client/app may not" } });
     const { cluster, maintenance } = guarded.clients;
     for (const call of [
-      ask(cluster, cluster.memberRemove, { ID: "2" }),
-      ask(cluster, cluster.memberPromote, { ID: "2" }),
-      ask(maintenance, maintenance.moveLeader, { targetID: "2" }),
+      ask(cluster, etcd.ClusterService.memberRemove, { ID: "2" }),
+      ask(cluster, etcd.ClusterService.memberPromote, { ID: "2" }),
+      ask(maintenance, etcd.MaintenanceService.moveLeader, { targetID: "2" }),
     ]) {
       assert.deepEqual(await refusal(call), {
         code: status.PERMISSION_DENIED,
         details: "client/app may not",
       });
     }
-    assert.equal((await ask(cluster, cluster.memberList, { linearizable: false })).members.length, 2);
+    assert.equal(
+      (await ask(cluster, etcd.ClusterService.memberList, { linearizable: false })).members.length,
+      2,
+    );
     await guarded.close();
   });
 
   it("a status says what clients gate their features on, and alarms are facts", async () => {
     const { maintenance } = bench.clients;
-    const told = await ask(maintenance, maintenance.status, {});
+    const told = await ask(maintenance, etcd.MaintenanceService.status, {});
     assert.match(told.version, /^3\.6\./);
     assert.deepEqual(
       [told.dbSize, told.dbSizeInUse, told.dbSizeQuota, told.raftIndex, told.raftAppliedIndex, told.leader],
       [1000, 900, 5000, 12, 11, 1],
     );
     const get = { action: etcd.AlarmRequest_AlarmAction.GET, memberID: "0", alarm: etcd.AlarmType.NONE };
-    assert.deepEqual((await ask(maintenance, maintenance.alarm, get)).alarms, []);
+    assert.deepEqual((await ask(maintenance, etcd.MaintenanceService.alarm, get)).alarms, []);
     spaceLow = true;
-    const { alarms } = await ask(maintenance, maintenance.alarm, get);
+    const { alarms } = await ask(maintenance, etcd.MaintenanceService.alarm, get);
     assert.deepEqual(alarms, [{ memberID: 1, alarm: etcd.AlarmType.NOSPACE }]);
-    assert.deepEqual((await ask(maintenance, maintenance.status, {})).errors, ["alarm:NOSPACE"]);
+    assert.deepEqual((await ask(maintenance, etcd.MaintenanceService.status, {})).errors, ["alarm:NOSPACE"]);
     spaceLow = false;
     const raise = { ...get, action: etcd.AlarmRequest_AlarmAction.ACTIVATE };
-    assert.equal((await refusal(ask(maintenance, maintenance.alarm, raise))).code, status.UNIMPLEMENTED);
-    await ask(maintenance, maintenance.defragment, {});
+    assert.equal(
+      (await refusal(ask(maintenance, etcd.MaintenanceService.alarm, raise))).code,
+      status.UNIMPLEMENTED,
+    );
+    await ask(maintenance, etcd.MaintenanceService.defragment, {});
   });
 
   it("leadership goes only to a voter, and only from the leader", async () => {
     const { maintenance } = bench.clients;
     const text = async (targetID: string): Promise<string> =>
-      (await refusal(ask(maintenance, maintenance.moveLeader, { targetID }))).details;
+      (await refusal(ask(maintenance, etcd.MaintenanceService.moveLeader, { targetID }))).details;
     assert.equal(await text("9"), "etcdserver: bad leader transferee");
     assert.equal(await text("2"), "etcdserver: not leader");
   });
 
   it("hashes agree for one revision, and change with the state", async () => {
     const { maintenance, kv } = bench.clients;
-    await ask(kv, kv.put, put("hash/a", "1"));
-    const first = await ask(maintenance, maintenance.hashKv, { revision: 0 });
-    await ask(kv, kv.put, put("hash/a", "2"));
-    const second = await ask(maintenance, maintenance.hashKv, { revision: 0 });
-    const again = await ask(maintenance, maintenance.hashKv, { revision: first.hashRevision });
+    await ask(kv, etcd.KVService.put, put("hash/a", "1"));
+    const first = await ask(maintenance, etcd.MaintenanceService.hashKv, { revision: 0 });
+    await ask(kv, etcd.KVService.put, put("hash/a", "2"));
+    const second = await ask(maintenance, etcd.MaintenanceService.hashKv, { revision: 0 });
+    const again = await ask(maintenance, etcd.MaintenanceService.hashKv, { revision: first.hashRevision });
     assert.equal(again.hash, first.hash);
     assert.notEqual(second.hash, first.hash);
-    assert.equal((await ask(maintenance, maintenance.hash, {})).hash, second.hash);
+    assert.equal((await ask(maintenance, etcd.MaintenanceService.hash, {})).hash, second.hash);
   });
 
   it("A20: a snapshot ends with the SHA-256 of all before it, at a length that tools expect", async () => {
@@ -398,7 +424,7 @@ describe("etcdserverpb.Auth, health and reflection", () => {
 
   it("authentication is not enabled, whatever is asked", async () => {
     const { auth } = bench.clients;
-    assert.equal((await ask(auth, auth.authStatus, {})).enabled, false);
+    assert.equal((await ask(auth, etcd.AuthService.authStatus, {})).enabled, false);
     for (const name of ["AuthEnable", "Authenticate", "UserAdd", "RoleGrantPermission"]) {
       const call = new Promise((resolve, reject) => {
         auth.makeUnaryRequest(
@@ -422,8 +448,14 @@ describe("etcdserverpb.Auth, health and reflection", () => {
   it("health follows the leader, at once for who watches", async () => {
     const { SERVING, NOT_SERVING } = health.HealthCheckResponse_ServingStatus;
     const client = bench.clients.health;
-    assert.equal((await ask(client, client.check, { service: "etcdserverpb.KV" })).status, SERVING);
-    assert.equal((await refusal(ask(client, client.check, { service: "nothing" }))).code, status.NOT_FOUND);
+    assert.equal(
+      (await ask(client, health.HealthService.check, { service: "etcdserverpb.KV" })).status,
+      SERVING,
+    );
+    assert.equal(
+      (await refusal(ask(client, health.HealthService.check, { service: "nothing" }))).code,
+      status.NOT_FOUND,
+    );
     const stream = client.watch({ service: "" });
     stream.on("error", () => undefined);
     const told: number[] = [];

@@ -24,9 +24,9 @@ describe("etcdserverpb.Watch", () => {
   const open = (metadata: Readonly<Record<string, string>> = {}): WatchTap =>
     new WatchTap(bench.clients.watch, metadata);
   const doPut = (key: string, value = "v"): Promise<etcd.PutResponse> =>
-    ask(bench.clients.kv, bench.clients.kv.put, put(key, value));
+    ask(bench.clients.kv, etcd.KVService.put, put(key, value));
   const doRemove = (key: string): Promise<etcd.DeleteRangeResponse> =>
-    ask(bench.clients.kv, bench.clients.kv.deleteRange, remove(key));
+    ask(bench.clients.kv, etcd.KVService.deleteRange, remove(key));
   const now = (): number => bench.coordinator.info().revision;
 
   it("A11: pipelined creations are answered in order, with ids from 0 on; an id in use is refused", async () => {
@@ -71,7 +71,7 @@ describe("etcdserverpb.Watch", () => {
     const compactRevision = header?.revision ?? 0;
     tap.create("other");
     assert.equal((await tap.next()).created, true);
-    await ask(bench.clients.kv, bench.clients.kv.compact, { revision: compactRevision, physical: false });
+    await ask(bench.clients.kv, etcd.KVService.compact, { revision: compactRevision, physical: false });
     tap.create("a10", { startRevision: compactRevision - 1 });
     const created = await tap.next();
     assert.deepEqual([created.created, created.canceled], [true, false]);
@@ -94,7 +94,7 @@ describe("etcdserverpb.Watch", () => {
     tap.create("a14", { filters: [NOPUT], prevKv: true });
     tap.create("a14", { filters: [NODELETE, NOPUT] });
     for (let i = 0; i < 3; i += 1) await tap.next();
-    await ask(bench.clients.kv, bench.clients.kv.txn, {
+    await ask(bench.clients.kv, etcd.KVService.txn, {
       compare: [],
       success: [op.put(put("a14", "1")), op.put(put("a14/b", "2"))],
       failure: [],
@@ -181,7 +181,7 @@ describe("etcdserverpb.Watch", () => {
     tap.create("a13/", { rangeEnd: bytes("a130"), fragment: true });
     await tap.next();
     await tap.next();
-    await ask(bench.clients.kv, bench.clients.kv.txn, { compare: [], success: puts, failure: [] });
+    await ask(bench.clients.kv, etcd.KVService.txn, { compare: [], success: puts, failure: [] });
     const answers = [];
     for (let events = 0; events < 12;) {
       const answer = await tap.next();
@@ -301,7 +301,7 @@ describe("a client that does not read", () => {
     const value = "x".repeat(50_000);
     const count = 100;
     for (let i = 0; i < count; i += 1) {
-      await ask(kv, kv.put, put("k", value));
+      await ask(kv, etcd.KVService.put, put("k", value));
       await quick.next();
     }
     slow.stream.resume();
@@ -331,7 +331,10 @@ describe("a door that closes", () => {
     assert.deepEqual({ code, details }, { code: status.UNAVAILABLE, details: "etcdserver: server stopped" });
     assert.equal(tap.untaken.length, 0);
     const { kv } = bench.clients;
-    assert.equal((await refusal(ask(kv, kv.put, put("a", "1")))).details, "etcdserver: server stopped");
+    assert.equal(
+      (await refusal(ask(kv, etcd.KVService.put, put("a", "1")))).details,
+      "etcdserver: server stopped",
+    );
     assert.equal(bench.coordinator.openWatches, 0);
     await bench.close();
   });

@@ -229,7 +229,7 @@ const txnResponse = fc.oneof(
       revision,
       responses: fc.array(plainResponse, few),
       failures: fc.constant([]),
-    }) as fc.Arbitrary<TxnOperationResult>,
+    }),
   },
 );
 const result = fc.oneof(

@@ -1,5 +1,5 @@
 import { Metadata, credentials } from "@grpc/grpc-js";
-import type { CallOptions, ClientDuplexStream, ServiceError } from "@grpc/grpc-js";
+import type { Client, ClientDuplexStream, ServiceError } from "@grpc/grpc-js";
 import { etcd, etcdElection, etcdLock, health, reflection } from "@lockstep/proto/etcd";
 import type { EtcdDoor, EtcdDoorOptions } from "../etcd/door.ts";
 import { createEtcdDoor } from "../etcd/door.ts";
@@ -110,21 +110,27 @@ export const op = {
   }),
 } as const;
 
-type Callback<A> = (error: ServiceError | null, answer: A) => void;
+/** A method as generated code describes it. */
+interface Method<Q, A> {
+  readonly path: string;
+  readonly requestSerialize: (request: Q) => Buffer;
+  readonly responseDeserialize: (bytes: Buffer) => A;
+}
 
 /** One unary call. Rejects with the status as its error. */
 export function ask<Q, A>(
-  client: object,
-  method: (request: Q, metadata: Metadata, options: CallOptions, callback: Callback<A>) => unknown,
+  client: Client,
+  method: Method<Q, A>,
   request: Q,
   metadata: Readonly<Record<string, string>> = {},
 ): Promise<A> {
   return new Promise((resolve, reject) => {
     const sent = new Metadata();
     for (const [name, value] of Object.entries(metadata)) sent.set(name, value);
-    method.call(client, request, sent, {}, (error, answer) => {
-      if (error === null) resolve(answer);
-      else reject(error);
+    const { path, requestSerialize, responseDeserialize } = method;
+    client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, sent, (error, answer) => {
+      if (error !== null) reject(error);
+      else if (answer !== undefined) resolve(answer);
     });
   });
 }

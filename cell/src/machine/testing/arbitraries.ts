@@ -141,7 +141,7 @@ const txnOf = (operations: fc.Arbitrary<TxnOperation>): fc.Arbitrary<TxnCommand>
 const nested = txnOf(
   fc.oneof(
     { weight: 4, arbitrary: plain },
-    { weight: 1, arbitrary: txnOf(plain) as fc.Arbitrary<TxnOperation> },
+    { weight: 1, arbitrary: txnOf(plain) },
   ),
 );
 export const operation: fc.Arbitrary<WriteOperation> = fc.oneof(
@@ -152,7 +152,7 @@ export const operation: fc.Arbitrary<WriteOperation> = fc.oneof(
     arbitrary: txnOf(
       fc.oneof(
         { weight: 6, arbitrary: plain },
-        { weight: 1, arbitrary: nested as fc.Arbitrary<TxnOperation> },
+        { weight: 1, arbitrary: nested },
       ),
     ),
   },
