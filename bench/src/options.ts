@@ -42,10 +42,10 @@ export interface BenchOptions {
 
 export const HELP: string = `Lockstep and etcd under the same load, on this machine, side by side.
 
-  npm run bench                           every row of the table: about 25 minutes, up to 8 GB of disk
+  npm run bench                           every row of the table: about 30 minutes, up to 4 GB of disk
   npm run bench -- --quick                the everyday loads once, 3 s each: about 4 minutes, 2 GB
   npm run bench -- --only put,get         some workloads of the table
-  npm run bench -- --suite failover       one suite; several with commas; "all" is everything: about 90 minutes
+  npm run bench -- --suite failover       one suite; several with commas; "all" is everything: about 60 minutes
 
 Starts three members of each system (one system at a time, data on disk, fsync on), drives them in turn and prints
 medians with the ratio of Lockstep to etcd, then each row of the table of targets with whether it was met. Absolute
@@ -53,10 +53,10 @@ figures hold for this machine only; compare the ratios. The first run builds etc
 bench/.cache (some minutes). Ctrl-C stops everything and leaves nothing behind. Linux only (it reads /proc).
 
 Suites                                                                                     time      disk, at most
-  table      puts, gets, locks, leases, watches, mass expiry                               16 min    2 GB
+  table      puts, gets, locks, leases, watches, mass expiry                               19 min    2 GB
   failover   kill -9 of the leader, 5 times: the longest time without an acknowledged put   2 min    1 GB
   large      1,000,000 keys: fill, memory, restart to the first linearizable read           3 min    4 GB
-  sessions   100 to 1,000,000 sessions and 2,000,000 watches: memory, renewals, latency    10 min    4 GB
+  sessions   100 to 1,000,000 sessions and 2,000,000 watches: memory, renewals, latency     6 min    4 GB
   growth     put and get against 1,000 to 10,000,000 keys (etcd: to 1,000,000)             20 min   30 GB
   storm      50,000 streams over 500 connections, and 5,000 connections, lose their
              member: how long until all are served again (Lockstep only)                    3 min    1 GB

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Stage } from "./load-report.ts";
 import type { Results } from "./results.ts";
-import { bytesEach, renderSuites } from "./suite-text.ts";
+import { bytesEach, estimateBytes, renderSuites } from "./suite-text.ts";
 
 const NOTHING: Results = { table: [], failover: [], large: [], sessions: [], growth: [], storm: [] };
 const labels = { etcd: "etcd", lockstep: "Lockstep", "lockstep-etcd-api": "Lockstep, etcd API" };
@@ -26,6 +26,13 @@ describe("memory for each session or watch", () => {
 
   it("is what the leader grew by since the first of the kind", () => {
     assert.deepEqual(each.slice(1), [1_000, undefined, 500]);
+  });
+
+  it("is carried on to a million sessions and two million watches, and only where they were not reached", () => {
+    assert.equal(estimateBytes(stages), 100e6 + 1e6 * 1_000 + 2e6 * 500);
+    assert.equal(estimateBytes(stages.slice(0, 2)), undefined);
+    const all = stage({ kind: "watches", sessions: 1_000_000, watches: 2_000_000, residentBytes: [2e9] });
+    assert.equal(estimateBytes([...stages, all]), undefined);
   });
 
   it("is not told where there are too few of them to tell", () => {

@@ -77,6 +77,24 @@ export function bytesEach(stage: Stage, stages: readonly Stage[]): number | unde
   return more < COUNT_MIN ? undefined : (now - then) / more;
 }
 
+const SESSIONS_WANTED = 1_000_000;
+const WATCHES_WANTED = 2_000_000;
+
+/**
+ * What a leader with a million sessions and two million watches would have by the slope of the curve, in bytes;
+ * undefined: it got there, or the curve is too short to tell.
+ */
+export function estimateBytes(stages: readonly Stage[]): number | undefined {
+  const last = stages.at(-1);
+  const full = stages.findLast((one) => one.kind === "sessions");
+  const first = stages[0]?.residentBytes[0];
+  if (last === undefined || full === undefined || first === undefined) return undefined;
+  if (last.sessions >= SESSIONS_WANTED && last.watches >= WATCHES_WANTED) return undefined;
+  const [session, watch] = [bytesEach(full, stages), bytesEach(last, stages)];
+  if (last.kind !== "watches" || session === undefined || watch === undefined) return undefined;
+  return first + SESSIONS_WANTED * session + WATCHES_WANTED * watch;
+}
+
 function sessionsLines({ sessions }: Results, labels: Labels): readonly string[] {
   const lines: string[] = [];
   for (const { system, stages, watchesLeftOut, failure } of sessions) {
@@ -109,6 +127,12 @@ function sessionsLines({ sessions }: Results, labels: Labels): readonly string[]
     lines.push(...grid(rows));
     if (watchesLeftOut > 0) {
       lines.push(`  ${whole(watchesLeftOut)} watches more were wanted: a member has no flag to take them`);
+    }
+    const estimate = estimateBytes(stages);
+    if (estimate !== undefined) {
+      lines.push(
+        `  by these figures ${whole(SESSIONS_WANTED)} sessions and ${whole(WATCHES_WANTED)} watches would take ${megabytes(estimate)} MB`,
+      );
     }
     if (failure !== undefined) lines.push(`  ended before its end: ${failure}`);
   }

@@ -95,7 +95,7 @@ class Maintenance {
   }
 
   /**
-   * The cell's own state, as `lockstep-cell recover` takes it, followed by its SHA-256; filled up so that the length is
+   * The cell's own state, in the form in which members send it to each other, followed by its SHA-256; filled up so that the length is
    * what tools for etcd expect of a snapshot.
    */
   async snapshot(stream: AnswerStream<etcd.SnapshotResponse>): Promise<void> {
