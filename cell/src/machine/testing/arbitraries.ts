@@ -138,23 +138,13 @@ const txnOf = (operations: fc.Arbitrary<TxnOperation>): fc.Arbitrary<TxnCommand>
     failure: branchOf(operations),
   }).map((txn) => ({ kind: "txn" as const, ...txn }));
 /** Transactions inside a transaction, two deep. */
-const nested = txnOf(
-  fc.oneof(
-    { weight: 4, arbitrary: plain },
-    { weight: 1, arbitrary: txnOf(plain) },
-  ),
-);
+const nested = txnOf(fc.oneof({ weight: 4, arbitrary: plain }, { weight: 1, arbitrary: txnOf(plain) }));
 export const operation: fc.Arbitrary<WriteOperation> = fc.oneof(
   { weight: 8, arbitrary: putOperation },
   { weight: 3, arbitrary: deleteOperation },
   {
     weight: 6,
-    arbitrary: txnOf(
-      fc.oneof(
-        { weight: 6, arbitrary: plain },
-        { weight: 1, arbitrary: nested },
-      ),
-    ),
+    arbitrary: txnOf(fc.oneof({ weight: 6, arbitrary: plain }, { weight: 1, arbitrary: nested })),
   },
   {
     weight: 3,
