@@ -179,7 +179,10 @@ class Cell {
           if (remainingMs === 0) assert.ok(!lease || !existed[at], "0 only when the lease is gone");
           else assert.ok(lease, "positive only while the lease is there");
         }
-        if (lease) lease.promisedUntil = Math.max(lease.promisedUntil, sentAt + remainingMs);
+        // 0 promises nothing: an old leader says it of a lease that was granted after its time.
+        if (lease && remainingMs > 0) {
+          lease.promisedUntil = Math.max(lease.promisedUntil, sentAt + remainingMs);
+        }
       });
     });
   }
