@@ -18,6 +18,12 @@ async function postJson(url: string, body: unknown, signal: AbortSignal): Promis
   return (await answer.json()) as Record<string, unknown>;
 }
 
+async function answers(url: string, status: number, signal: AbortSignal): Promise<boolean> {
+  const answer = await fetch(url, { signal });
+  await answer.arrayBuffer();
+  return answer.status === status;
+}
+
 async function etcdLeads(endpoint: string, signal: AbortSignal): Promise<boolean> {
   const status = await postJson(`http://${endpoint}/v3/maintenance/status`, {}, signal);
   const header = status["header"] as { readonly member_id?: string } | undefined;
@@ -46,7 +52,7 @@ function etcdSpec(index: number, options: EtcdOptions): MemberSpec {
     env: process.env,
     logFile: join(directory, `${name}.log`),
     // etcd's health is a linearizable read: a member that answers it has applied what was committed.
-    isReady: async (signal) => (await fetch(`http://${endpoint}/health`, { signal })).ok,
+    isReady: (signal) => answers(`http://${endpoint}/health`, 200, signal),
     isLeader: (signal) => etcdLeads(endpoint, signal),
     canRead: async (signal) => {
       const key = Buffer.from(PROBE_KEY).toString("base64");
@@ -159,6 +165,9 @@ async function formCell(options: CellOptions): Promise<readonly MemberSpec[]> {
 function cellSpec(member: DevMember, options: CellOptions): MemberSpec {
   const [command = "", ...args] = commandLineOf(member.pid);
   const metricsUrl = `http://${member.ops}/metrics`;
+  // The key is not there, and saying so takes a quorum.
+  const canRead = (signal: AbortSignal): Promise<boolean> =>
+    answers(`${member.http}/v1/kv/${PROBE_KEY}`, 404, signal);
   return {
     name: member.name,
     endpoint: member.client,
@@ -166,17 +175,14 @@ function cellSpec(member: DevMember, options: CellOptions): MemberSpec {
     args: [...args, ...options.memberArguments],
     env: profiled(environmentOf(member.pid), options.profileDirectory),
     logFile: join(options.directory, `${member.name}.log`),
-    isReady: async (signal) => (await fetch(`http://${member.ops}/readyz`, { signal })).ok,
+    // A member may be ready while it still gets the state from the leader; a linearizable read it answers only with
+    // what was committed before. etcd's health is such a read too.
+    isReady: async (signal) => (await answers(`http://${member.ops}/readyz`, 200, signal)) && canRead(signal),
     isLeader: async (signal) => {
       const text = await (await fetch(metricsUrl, { signal })).text();
       return gaugeOf(text, "lockstep_raft_is_leader") === 1;
     },
-    canRead: async (signal) => {
-      const answer = await fetch(`${member.http}/v1/kv/${PROBE_KEY}`, { signal });
-      await answer.arrayBuffer();
-      // The key is not there, and saying so takes a quorum.
-      return answer.status === 404;
-    },
+    canRead,
     metricsUrl,
   };
 }
