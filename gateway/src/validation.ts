@@ -17,6 +17,7 @@ import type {
   TxnOperation,
   WriteOperation,
 } from "./coordinator/index.ts";
+import { isReadOnly } from "./coordinator/index.ts";
 
 /** A refusal of something that never reached the coordinator. */
 export function refusal(code: FailureCode, message: string, retryAfterMs?: number): Failure {
@@ -268,13 +269,6 @@ export function validateRead(operation: ReadOperation, limits: Limits): Failure 
         ? validateTxn(operation.txn, limits)
         : invalid("a transaction that is answered like a read has no puts and deletes");
   }
-}
-
-/** Whether neither branch can change anything, nor those of the transactions inside. */
-export function isReadOnly({ success, failure }: TxnCommand): boolean {
-  return [success, failure].every((branch) =>
-    branch.every((step) => step.kind === "range" || (step.kind === "txn" && isReadOnly(step))),
-  );
 }
 
 /** @returns the refusal of a renewal, or `undefined` when a coordinator may have it. */

@@ -60,12 +60,7 @@ export function applyTxn(
 ): TxnResult | Failure {
   const writer = new RevisionWriter(context, namespace, "client");
   const invalid = txnRefusal(txn, context.state.settings.limits, writer.revision);
-  if (invalid !== undefined) return invalid;
-  const plan = new Planner(context, namespace).txn(txn);
-  if ("code" in plan) return plan;
-  const responses = carryOut(context, namespace, writer, plan);
-  const { succeeded, failures } = plan;
-  return { kind: "txn", succeeded, revision: writer.finish(), responses, failures };
+  return invalid ?? decideAndCarryOut(context, namespace, writer, txn);
 }
 
 /** A transaction that changes nothing, answered from the state as it is. */
@@ -76,12 +71,20 @@ export function readTxn(
 ): TxnResult | Failure {
   const writer = new RevisionWriter(context, namespace, "client");
   const invalid = readTxnRefusal(txn, context.state.settings.limits, writer.revision);
-  if (invalid !== undefined) return invalid;
+  return invalid ?? decideAndCarryOut(context, namespace, writer, txn);
+}
+
+function decideAndCarryOut(
+  context: ApplyContext,
+  namespace: NamespaceState,
+  writer: RevisionWriter,
+  txn: TxnCommand,
+): TxnResult | Failure {
   const plan = new Planner(context, namespace).txn(txn);
   if ("code" in plan) return plan;
   const responses = carryOut(context, namespace, writer, plan);
   const { succeeded, failures } = plan;
-  return { kind: "txn", succeeded, revision: writer.reflected, responses, failures };
+  return { kind: "txn", succeeded, revision: writer.finish(), responses, failures };
 }
 
 function carryOut(

@@ -9,6 +9,7 @@ import type {
   TxnCommand,
   TxnOperation,
 } from "@lockstep/gateway/coordinator";
+import { isReadOnly } from "@lockstep/gateway/coordinator";
 import { compareBytes, equalBytes, SEQUENCE_DIGITS, sequentialKey } from "./bytes.ts";
 import { refusal } from "./failures.ts";
 import type { KeySpan } from "./live-scan.ts";
@@ -68,12 +69,6 @@ export function readTxnRefusal(txn: TxnCommand, limits: Limits, revision: number
   return isReadOnly(txn)
     ? txnRefusal(txn, limits, revision)
     : refusal("invalid-argument", "a transaction that is answered like a read has no puts and deletes");
-}
-
-function isReadOnly({ success, failure }: TxnCommand): boolean {
-  return [success, failure].every((branch) =>
-    branch.every((step) => step.kind === "range" || (step.kind === "txn" && isReadOnly(step))),
-  );
 }
 
 /** Keeps the comparison of all writes with each other short. Decides outcomes: never changed without a format version. */

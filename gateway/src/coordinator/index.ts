@@ -1,4 +1,4 @@
-export { NO_LEASE } from "./operations.ts";
+export { NO_LEASE, isReadOnly } from "./operations.ts";
 export type {
   ClientId,
   CompactOperation,

@@ -1,6 +1,6 @@
 /**
  * What a client may ask of a namespace: the words that every door, the replicated state machine and the
- * client share. Types only; pure.
+ * client share. Pure.
  */
 
 declare const brand: unique symbol;
@@ -189,6 +189,13 @@ export interface LeaseListOperation {
   readonly kind: "lease-list";
   readonly after?: LeaseId;
   readonly limit?: number;
+}
+
+/** Whether neither branch can change anything, nor those of the transactions inside. */
+export function isReadOnly({ success, failure }: TxnCommand): boolean {
+  return [success, failure].every((branch) =>
+    branch.every((step) => step.kind === "range" || (step.kind === "txn" && isReadOnly(step))),
+  );
 }
 
 /** A transaction without puts and deletes: all its ranges and compares see one state, and nothing goes into the log. */

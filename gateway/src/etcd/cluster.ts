@@ -13,7 +13,7 @@ import { ETCD, lockstepStatus } from "./errors.ts";
 const NO_REVISION = 0;
 
 const JOIN_YOURSELF =
-  "a member adds itself: start it with --join and the address of one that runs, then promote it (docs/operations.md)";
+  "a member adds itself: start it with --join and the address of one that runs, then promote it (docs/cli.md)";
 const MOVED_BY_ITSELF = "a member's addresses are its own: start it with others and they follow";
 
 interface Listed {

@@ -1,7 +1,7 @@
 import type { etcd } from "@lockstep/proto/etcd";
 import type { Coordinator, Limits } from "../coordinator/index.ts";
 import { GrpcCode } from "../grpc/call.ts";
-import type { Message, UnaryCall, UnaryMethod } from "../grpc/call.ts";
+import type { GrpcStatus, Message, StreamCall, UnaryCall, UnaryMethod } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
 import type { DoorLog } from "../log.ts";
 import type { ProtoReader } from "../native/reader.ts";
@@ -69,6 +69,29 @@ export function unary(context: EtcdContext, serve: Serve): UnaryMethod {
   };
 }
 
+/**
+ * Takes in a stream, unless the door is closed, has `open` streams of its kind too many already, or the stream names no
+ * namespace.
+ * @returns the namespace it acts in; undefined: it has been refused
+ */
+export function admitStream(context: EtcdContext, call: StreamCall, open: number): string | undefined {
+  const { doorLimits, inFlight, namespaces } = context;
+  try {
+    if (inFlight.closed) throw new GrpcError(ETCD.stopped);
+    if (open >= doorLimits.streamsMax) throw new GrpcError(ETCD.tooManyRequests);
+    return namespaces.of(call);
+  } catch (error) {
+    refuseStream(call, statusOfThrown(error));
+    return undefined;
+  }
+}
+
+/** Ends a stream that nobody subscribed to. */
+export function refuseStream(call: StreamCall, status: GrpcStatus): void {
+  call.onMessage(() => undefined);
+  call.fail(status);
+}
+
 /** A generated decoder of a message. */
 interface Decoder<T> {
   decode(bytes: Uint8Array): T;
@@ -84,7 +107,7 @@ export function decoded<T>(decoder: Decoder<T>, request: Buffer): T {
 }
 
 /** @throws what is no refusal of a request */
-export function statusOfThrown(error: unknown): GrpcError["status"] {
+export function statusOfThrown(error: unknown): GrpcStatus {
   if (error instanceof GrpcError) return error.status;
   if (error instanceof MalformedError) {
     // What a gRPC server says of a message that its codec cannot read.
@@ -136,7 +159,7 @@ class CountedCall implements UnaryCall {
     this.#call.respond(message);
   }
 
-  fail(status: GrpcError["status"]): void {
+  fail(status: GrpcStatus): void {
     this.#answered();
     this.#call.fail(status);
   }

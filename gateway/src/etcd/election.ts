@@ -11,9 +11,9 @@ import type { RecipeScope } from "./recipes.ts";
 import {
   change,
   firstInLine,
+  giveUp,
   leaveLine,
-  prefixEnd,
-  queueOf,
+  queueRange,
   scopeOf,
   standInLine,
   waitForTurn,
@@ -51,7 +51,7 @@ async function campaign(
     const revision = await waitForTurn(scope, name, place);
     return { header: headerOf(scope.context, revision), leader: { name, key, rev: token, lease: leaseId } };
   } catch (error) {
-    await leaveLine(scope, key, token).catch(() => undefined);
+    await giveUp(scope, place);
     throw error;
   }
 }
@@ -188,8 +188,7 @@ class QueueWatch {
 
   private watch(): void {
     const { context, namespace } = this.scope;
-    const prefix = queueOf(this.name);
-    const request = { namespace, epoch: 0, range: { key: prefix, rangeEnd: prefixEnd(prefix) } };
+    const request = { namespace, epoch: 0, range: queueRange(this.name) };
     const handle = context.coordinator.watch(request, {
       events: () => {
         this.touch();

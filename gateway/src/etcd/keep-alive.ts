@@ -3,8 +3,8 @@ import { NO_LEASE } from "../coordinator/index.ts";
 import type { StreamCall } from "../grpc/call.ts";
 import { isLeaseId } from "../validation.ts";
 import type { EtcdContext } from "./context.ts";
-import { finish, statusOfThrown } from "./context.ts";
-import { ETCD, statusOf } from "./errors.ts";
+import { admitStream, finish, statusOfThrown } from "./context.ts";
+import { statusOf } from "./errors.ts";
 import { secondsOf } from "./lease.ts";
 
 /** Answers that a client may leave unread, in bytes, before its requests wait. */
@@ -35,25 +35,8 @@ export class KeepAlives {
 
   open(call: StreamCall): void {
     const { context } = this;
-    const refuse = (status: Parameters<StreamCall["fail"]>[0]): void => {
-      call.onMessage(() => undefined);
-      call.fail(status);
-    };
-    if (context.inFlight.closed) {
-      refuse(ETCD.stopped);
-      return;
-    }
-    if (this.streams.size >= context.doorLimits.streamsMax) {
-      refuse(ETCD.tooManyRequests);
-      return;
-    }
-    let namespace: string;
-    try {
-      namespace = context.namespaces.of(call);
-    } catch (error) {
-      refuse(statusOfThrown(error));
-      return;
-    }
+    const namespace = admitStream(context, call, this.streams.size);
+    if (namespace === undefined) return;
     const stream = new KeepAliveStream(call, context, (number, leaseId) => {
       this.ask(namespace, { stream, number, leaseId });
     });

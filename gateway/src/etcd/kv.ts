@@ -1,22 +1,18 @@
 import type {
   Failure,
-  Mutation,
-  MutationOutcome,
   RangeOperation,
   RangeResult,
-  Read,
   ReadResult,
   Revision,
   TxnCommand,
   TxnOperationResult,
   TxnResult,
-  WriteOperation,
   WriteResult,
 } from "../coordinator/index.ts";
-import { NO_IDENTITY } from "../coordinator/index.ts";
+import { isReadOnly } from "../coordinator/index.ts";
 import type { GrpcService, UnaryCall } from "../grpc/call.ts";
 import type { ProtoReader } from "../native/reader.ts";
-import { isReadOnly, validateRead, validateWrite } from "../validation.ts";
+import { mutate, read } from "./ask.ts";
 import type { EtcdContext, Serve } from "./context.ts";
 import { finish, unary } from "./context.ts";
 import { ETCD, statusOf } from "./errors.ts";
@@ -38,49 +34,6 @@ export function kvService(context: EtcdContext): GrpcService {
       ["Compact", serve((call, request, namespace) => kv.compact(call, request, namespace))],
     ]),
   };
-}
-
-/** Asks for a mutation on behalf of a call. `deliver` gets good outcomes; a refusal ends the call. */
-export function mutate(
-  context: EtcdContext,
-  call: UnaryCall,
-  { namespace, operation }: { readonly namespace: string; readonly operation: WriteOperation },
-  deliver: (result: (MutationOutcome & { readonly ok: true })["result"]) => void,
-): void {
-  const invalid = validateWrite(operation, context.limits);
-  if (invalid !== undefined) {
-    call.fail(statusOf(invalid));
-    return;
-  }
-  const deadlineMs = call.deadlineMs();
-  const mutation: Mutation =
-    deadlineMs === undefined
-      ? { namespace, epoch: 0, identity: NO_IDENTITY, operation }
-      : { namespace, epoch: 0, identity: NO_IDENTITY, operation, deadlineMs };
-  context.coordinator.mutate(mutation, (outcome) => {
-    if (outcome.ok) deliver(outcome.result);
-    else call.fail(statusOf(outcome.failure));
-  });
-}
-
-/** Asks for a read on behalf of a call. `deliver` gets good outcomes; a refusal ends the call. */
-export function read(
-  context: EtcdContext,
-  call: UnaryCall,
-  asked: Pick<Read, "namespace" | "operation" | "consistency">,
-  deliver: (result: ReadResult) => void,
-): void {
-  const invalid = validateRead(asked.operation, context.limits);
-  if (invalid !== undefined) {
-    call.fail(statusOf(invalid));
-    return;
-  }
-  const deadlineMs = call.deadlineMs();
-  const request: Read = { ...asked, epoch: 0 };
-  context.coordinator.read(deadlineMs === undefined ? request : { ...request, deadlineMs }, (outcome) => {
-    if (outcome.ok) deliver(outcome.result);
-    else call.fail(statusOf(outcome.failure));
-  });
 }
 
 class Kv {

@@ -4,11 +4,11 @@ import { etcd } from "@lockstep/proto/etcd";
 import type { GrpcService, UnaryCall } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
 import { isLeaseId } from "../validation.ts";
+import { mutate, read } from "./ask.ts";
 import type { EtcdContext, Serve } from "./context.ts";
 import { decoded, finish, unary } from "./context.ts";
 import { ETCD } from "./errors.ts";
 import { KeepAlives } from "./keep-alive.ts";
-import { mutate, read } from "./kv.ts";
 
 /** etcd's bound of a TTL, in seconds. */
 const TTL_SECONDS_MAX = 9_000_000_000;

@@ -6,7 +6,7 @@ import type { EtcdContext } from "./context.ts";
 import { headerOf } from "./context.ts";
 import { ETCD } from "./errors.ts";
 import type { RecipeScope } from "./recipes.ts";
-import { change, leaveLine, scopeOf, standInLine, waitForTurn } from "./recipes.ts";
+import { change, giveUp, scopeOf, standInLine, waitForTurn } from "./recipes.ts";
 
 const NO_VALUE = new Uint8Array(0);
 
@@ -28,8 +28,7 @@ async function lock(
     const revision = await waitForTurn(scope, name, place);
     return { header: headerOf(scope.context, revision), key: place.key };
   } catch (error) {
-    // Who does not wait any more must not be waited for.
-    await leaveLine(scope, place.key, place.token).catch(() => undefined);
+    await giveUp(scope, place);
     throw error;
   }
 }

@@ -7,6 +7,7 @@ import type { GrpcService, ServerCall } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
 import type { AnswerStream } from "../grpc/service-of.ts";
 import { serviceOf } from "../grpc/service-of.ts";
+import { keyAfter } from "../keys.ts";
 import { assertMayChange, memberIdOf, refusalOf } from "./cluster.ts";
 import type { EtcdContext } from "./context.ts";
 import { headerOf } from "./context.ts";
@@ -169,7 +170,7 @@ class Maintenance {
       }
       const last: KeyValue | undefined = page.kvs.at(-1);
       if (!page.more || last === undefined || call.cancelled) return { hash, revision: answered };
-      key = Buffer.concat([last.key, Buffer.alloc(1)]);
+      key = keyAfter(last.key);
     }
   }
 

@@ -2,7 +2,6 @@ import type {
   Failure,
   KeyRange,
   KeyValue,
-  Limits,
   RangeFilter,
   RangeOperation,
   RangeResult,
@@ -12,7 +11,9 @@ import type {
   Revision,
 } from "../coordinator/index.ts";
 import type { UnaryCall } from "../grpc/call.ts";
-import { refusal, validateRead } from "../validation.ts";
+import { keyAfter } from "../keys.ts";
+import { refusal } from "../validation.ts";
+import { query } from "./ask.ts";
 import type { EtcdContext } from "./context.ts";
 import { finish } from "./context.ts";
 import { ETCD, statusOf } from "./errors.ts";
@@ -41,21 +42,14 @@ interface Gathered {
  */
 export class RangeReader {
   private readonly context: EtcdContext;
-  private readonly limits: Limits;
   private readonly budget: AnswerBudget;
 
   constructor(context: EtcdContext) {
     this.context = context;
-    this.limits = context.limits;
     this.budget = new AnswerBudget(context.doorLimits.rangeAnswersBytesMax);
   }
 
   serve(call: UnaryCall, namespace: string, range: EtcdRange): void {
-    const invalid = validateRead(range.operation, this.limits);
-    if (invalid !== undefined) {
-      call.fail(statusOf(invalid));
-      return;
-    }
     new Reading(this.context, this.budget, { call, namespace, range }).start();
   }
 
@@ -289,9 +283,7 @@ class Reading {
     how: Pick<Read, "consistency" | "uncounted">,
     deliver: (outcome: ReadOutcome) => void,
   ): void {
-    const deadlineMs = this.call.deadlineMs();
-    const read: Read = { namespace: this.namespace, epoch: 0, operation, ...how };
-    this.context.coordinator.read(deadlineMs === undefined ? read : { ...read, deadlineMs }, (outcome) => {
+    query(this.context, this.call, { namespace: this.namespace, operation, ...how }, (outcome) => {
       // Nobody waits for the rest.
       if (!this.call.cancelled) deliver(outcome);
       else deliver({ ok: false, failure: refusal("deadline-exceeded", "the caller went away") });
@@ -321,8 +313,7 @@ const LATER_PAGE = { consistency: "serializable", uncounted: true } as const;
 const NO_VALUE = new Uint8Array(0);
 
 function rangeAfter({ rangeEnd }: KeyRange, after: Uint8Array): KeyRange {
-  const key = new Uint8Array(after.length + 1);
-  key.set(after);
+  const key = keyAfter(after);
   return rangeEnd === undefined ? { key } : { key, rangeEnd };
 }
 

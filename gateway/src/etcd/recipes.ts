@@ -1,17 +1,22 @@
 import type {
   Failure,
+  KeyRange,
   KeyValue,
   LeaseId,
   RangeResult,
   Revision,
   TxnResult,
   WatchHandle,
+  WriteOperation,
   WriteResult,
 } from "../coordinator/index.ts";
-import { NO_IDENTITY, NO_LEASE } from "../coordinator/index.ts";
+import { NO_LEASE } from "../coordinator/index.ts";
 import type { GrpcStatus, ServerCall } from "../grpc/call.ts";
 import { GrpcError } from "../grpc/error.ts";
-import { isLeaseId, refusal, validateWrite } from "../validation.ts";
+import { prefixEnd } from "../keys.ts";
+import { isLeaseId, refusal } from "../validation.ts";
+import { query, submit } from "./ask.ts";
+import type { Asker } from "./ask.ts";
 import type { EtcdContext } from "./context.ts";
 import { ETCD, statusOf } from "./errors.ts";
 
@@ -19,12 +24,14 @@ import { ETCD, statusOf } from "./errors.ts";
 export interface RecipeScope {
   readonly context: EtcdContext;
   readonly call: ServerCall;
+  /** Whose time its questions have. */
+  readonly asker: Asker;
   readonly namespace: string;
 }
 
 export function scopeOf(context: EtcdContext, call: ServerCall): RecipeScope {
   if (context.inFlight.closed) throw new GrpcError(ETCD.stopped);
-  return { context, call, namespace: context.namespaces.of(call) };
+  return { context, call, asker: call, namespace: context.namespaces.of(call) };
 }
 
 /** A place in the queue for a name: held while the key exists with this create revision. */
@@ -37,49 +44,42 @@ export interface Place {
   readonly revision: Revision;
 }
 
-/** The end of all keys that begin with `prefix`; empty: there is none. */
-export function prefixEnd(prefix: Uint8Array): Buffer {
-  const end = Buffer.from(prefix);
-  for (let last = end.length - 1; last >= 0; last -= 1) {
-    const byte = end[last] as number;
-    if (byte === 0xff) continue;
-    end[last] = byte + 1;
-    return end.subarray(0, last + 1);
-  }
-  return Buffer.alloc(0);
+/** What the keys of everybody who stands in line for a name begin with. */
+function queueOf(name: Uint8Array): Buffer {
+  return Buffer.concat([name, Buffer.from("/")]);
 }
 
 /** The keys of everybody who stands in line for a name. */
-export function queueOf(name: Uint8Array): Buffer {
-  return Buffer.concat([name, Buffer.from("/")]);
+export function queueRange(name: Uint8Array): KeyRange {
+  const key = queueOf(name);
+  return { key, rangeEnd: prefixEnd(key) };
 }
 
 /** A mutation as a promise: recipes are no hot path. @throws GrpcError */
 export function change<Kind extends WriteResult["kind"]>(
-  { context, call, namespace }: RecipeScope,
-  operation: Parameters<typeof validateWrite>[0],
+  { context, asker, namespace }: RecipeScope,
+  operation: WriteOperation,
   kind: Kind,
 ): Promise<Extract<WriteResult, { readonly kind: Kind }>> {
   return new Promise((resolve, reject) => {
-    const refused = validateWrite(operation, context.limits);
-    if (refused !== undefined) {
-      reject(new GrpcError(statusOf(refused)));
-      return;
-    }
-    const deadlineMs = call.deadlineMs();
-    const mutation = { namespace, epoch: 0, identity: NO_IDENTITY, operation };
-    context.coordinator.mutate(
-      deadlineMs === undefined ? mutation : { ...mutation, deadlineMs },
-      (outcome) => {
-        if (!outcome.ok) reject(new GrpcError(statusOf(outcome.failure)));
-        else if (outcome.result.kind === kind)
-          resolve(outcome.result as Extract<WriteResult, { readonly kind: Kind }>);
-        else
-          reject(new GrpcError(statusOf(refusal("internal", `a ${kind} was answered with another result`))));
-      },
-    );
+    submit(context, asker, { namespace, operation }, (outcome) => {
+      if (!outcome.ok) reject(new GrpcError(statusOf(outcome.failure)));
+      else if (isOfKind(outcome.result, kind)) resolve(outcome.result);
+      else reject(new GrpcError(ANSWERED_OTHERWISE));
+    });
   });
 }
+
+function isOfKind<Result extends { readonly kind: string }, Kind extends Result["kind"]>(
+  result: Result,
+  kind: Kind,
+): result is Extract<Result, { readonly kind: Kind }> {
+  return result.kind === kind;
+}
+
+const ANSWERED_OTHERWISE: GrpcStatus = statusOf(
+  refusal("internal", "an operation was answered with the result of another"),
+);
 
 /** What a caller without a lease of its own gets, in seconds, as from etcd: nobody keeps it alive. */
 const DRAWN_LEASE_SECONDS = 60;
@@ -126,7 +126,7 @@ export async function standInLine(
 export function rangeOf(result: TxnResult, i: number): RangeResult {
   const response = result.responses[i];
   if (response?.kind === "range") return response;
-  throw new GrpcError(statusOf(refusal("internal", "a transaction was answered with other operations")));
+  throw new GrpcError(ANSWERED_OTHERWISE);
 }
 
 /**
@@ -136,7 +136,7 @@ export function rangeOf(result: TxnResult, i: number): RangeResult {
  * @throws GrpcError
  */
 export async function waitForTurn(scope: RecipeScope, name: Uint8Array, place: Place): Promise<Revision> {
-  const prefix = queueOf(name);
+  const range = queueRange(name);
   for (;;) {
     const look = await change(
       scope,
@@ -146,7 +146,7 @@ export async function waitForTurn(scope: RecipeScope, name: Uint8Array, place: P
         success: [
           {
             kind: "range",
-            range: { key: prefix, rangeEnd: prefixEnd(prefix) },
+            range,
             limit: 1,
             keysOnly: true,
             sort: { target: "create-revision", descending: true },
@@ -217,27 +217,26 @@ export async function leaveLine(scope: RecipeScope, key: Uint8Array, token: Revi
   );
 }
 
+/** Gives up the place of a caller that does not wait any more, and so must not be waited for, whatever time it had. */
+export async function giveUp(scope: RecipeScope, { key, token }: Place): Promise<void> {
+  const patient: RecipeScope = { ...scope, asker: { deadlineMs: () => undefined } };
+  await leaveLine(patient, key, token).catch(() => undefined);
+}
+
 /** Whoever stands first in line for a name. @throws GrpcError */
 export function firstInLine(scope: RecipeScope, name: Uint8Array): Promise<RangeResult> {
-  const { context, call, namespace } = scope;
-  const prefix = queueOf(name);
+  const { context, asker, namespace } = scope;
+  const operation = {
+    kind: "range",
+    range: queueRange(name),
+    limit: 1,
+    sort: { target: "create-revision" },
+  } as const;
   return new Promise((resolve, reject) => {
-    const deadlineMs = call.deadlineMs();
-    const read = {
-      namespace,
-      epoch: 0,
-      consistency: "linearizable",
-      operation: {
-        kind: "range",
-        range: { key: prefix, rangeEnd: prefixEnd(prefix) },
-        limit: 1,
-        sort: { target: "create-revision" },
-      },
-    } as const;
-    context.coordinator.read(deadlineMs === undefined ? read : { ...read, deadlineMs }, (outcome) => {
+    query(context, asker, { namespace, operation, consistency: "linearizable" }, (outcome) => {
       if (!outcome.ok) reject(new GrpcError(statusOf(outcome.failure)));
-      else if (outcome.result.kind === "range") resolve(outcome.result);
-      else reject(new GrpcError(statusOf(refusal("internal", "a range was answered with another result"))));
+      else if (isOfKind(outcome.result, "range")) resolve(outcome.result);
+      else reject(new GrpcError(ANSWERED_OTHERWISE));
     });
   });
 }

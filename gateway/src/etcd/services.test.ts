@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import { status } from "@grpc/grpc-js";
+import { Metadata, status } from "@grpc/grpc-js";
 import type { reflection } from "@lockstep/proto/etcd";
 import { etcd, etcdElection, etcdLock, health } from "@lockstep/proto/etcd";
 import type { EtcdBench } from "../testing/etcd-client.ts";
@@ -201,6 +201,21 @@ describe("v3lockpb.Lock and v3electionpb.Election", () => {
       (await refusal(ask(lock, etcdLock.LockService.lock, { name: bytes("m"), lease: "4711" }))).code,
       status.NOT_FOUND,
     );
+  });
+
+  it("whose time is over while it waits is not waited for either", async () => {
+    const { lock, kv } = bench.clients;
+    const { key } = await ask(lock, etcdLock.LockService.lock, { name: bytes("t"), lease: await newLease() });
+    const inLine = async (): Promise<number> =>
+      (await ask(kv, etcd.KVService.range, range("t/", { rangeEnd: bytes("t0") }))).count;
+    const request = { name: bytes("t"), lease: await newLease() };
+    const late = new Promise<number | undefined>((resolve) => {
+      lock.lock(request, new Metadata(), { deadline: Date.now() + 200 }, (error) => resolve(error?.code));
+    });
+    assert.equal(await late, status.DEADLINE_EXCEEDED);
+    while ((await inLine()) > 1);
+    await ask(lock, etcdLock.LockService.unlock, { key });
+    assert.equal(await inLine(), 0);
   });
 
   it("an election has one leader, who proclaims and resigns; observers see each", async () => {

@@ -1,7 +1,7 @@
 import type { LeaderHint } from "../coordinator/index.ts";
 import type { GrpcService, StreamCall } from "../grpc/call.ts";
 import type { EtcdContext } from "./context.ts";
-import { statusOfThrown } from "./context.ts";
+import { admitStream, refuseStream } from "./context.ts";
 import { ETCD } from "./errors.ts";
 import { EtcdEventEncoder } from "./wire/watch-codec.ts";
 import { WatchStream } from "./watch-stream.ts";
@@ -22,7 +22,7 @@ export class WatchService {
    */
   private isLeaderless = false;
   /** Those whose clients want to know a leader. */
-  private readonly wantingLeader = new Map<WatchStream, StreamCall>();
+  private readonly wantingLeader = new Set<WatchStream>();
 
   constructor(context: EtcdContext) {
     this.context = context;
@@ -51,7 +51,7 @@ export class WatchService {
   leaderChanged(leader: LeaderHint | undefined): void {
     this.isLeaderless = leader === undefined;
     if (!this.isLeaderless) return;
-    for (const [stream] of this.wantingLeader) stream.fail(ETCD.noLeader);
+    for (const stream of this.wantingLeader) stream.fail(ETCD.noLeader);
   }
 
   /** Ends every stream, but no watch: a cancelled watch would not be taken up again by its client. */
@@ -60,34 +60,20 @@ export class WatchService {
   }
 
   private open(call: StreamCall): void {
-    const { doorLimits, inFlight, namespaces } = this.context;
+    const namespace = admitStream(this.context, call, this.streams.size);
+    if (namespace === undefined) return;
     const wantsLeader = call.header(HAS_LEADER) === "true";
-    const refuse = (status: Parameters<StreamCall["fail"]>[0]): void => {
-      call.onMessage(() => undefined);
-      call.fail(status);
-    };
-    let namespace: string;
-    try {
-      namespace = namespaces.of(call);
-    } catch (error) {
-      refuse(statusOfThrown(error));
+    if (wantsLeader && this.isLeaderless) {
+      refuseStream(call, ETCD.noLeader);
       return;
     }
-    if (inFlight.closed) {
-      refuse(ETCD.stopped);
-    } else if (this.streams.size >= doorLimits.streamsMax) {
-      refuse(ETCD.tooManyRequests);
-    } else if (wantsLeader && this.isLeaderless) {
-      refuse(ETCD.noLeader);
-    } else {
-      const stream = new WatchStream(call, this.streamContext, namespace);
-      this.streams.add(stream);
-      if (wantsLeader) this.wantingLeader.set(stream, call);
-      call.onClose(() => {
-        stream.close();
-        this.streams.delete(stream);
-        this.wantingLeader.delete(stream);
-      });
-    }
+    const stream = new WatchStream(call, this.streamContext, namespace);
+    this.streams.add(stream);
+    if (wantsLeader) this.wantingLeader.add(stream);
+    call.onClose(() => {
+      stream.close();
+      this.streams.delete(stream);
+      this.wantingLeader.delete(stream);
+    });
   }
 }

@@ -13,7 +13,8 @@ import { conditionFailed, conditionsOf, revisionHeader, versionHeaders } from ".
 import type { Json } from "./json.ts";
 import { bytesField, keyValueJson, leaseOf } from "./json.ts";
 import { ProblemError, httpProblem, invalid } from "./problem.ts";
-import { keyOf, prefixEnd } from "./target.ts";
+import { keyAfter, prefixEnd } from "../keys.ts";
+import { keyOf } from "./target.ts";
 
 export const PUT_PARAMETERS: readonly string[] = ["sequential"];
 export const DELETE_PARAMETERS: readonly string[] = ["prefix"];
@@ -181,7 +182,7 @@ async function listKeys(backend: Backend, call: Call): Promise<void> {
   if (after !== undefined && revision !== undefined && revision !== after.revision) {
     throw invalid("all pages of a list are at one revision: leave revision out with after");
   }
-  const start = after === undefined ? prefix : Buffer.concat([after.lastKey, Buffer.alloc(1)]);
+  const start = after === undefined ? prefix : keyAfter(after.lastKey);
   if (start.compare(prefix) < 0) throw invalid("the query parameter after belongs to another list");
   const keysOnly = query.flag("keysOnly");
   const countOnly = query.flag("countOnly");

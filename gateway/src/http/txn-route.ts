@@ -18,7 +18,7 @@ import { revisionHeader } from "./conditions.ts";
 import type { Json } from "./json.ts";
 import { Fields, bytesField, keyValueJson, parseBody } from "./json.ts";
 import { invalid } from "./problem.ts";
-import { prefixEnd } from "./target.ts";
+import { prefixEnd } from "../keys.ts";
 
 /** A map, not an object: an object also answers to `constructor` and `toString`. */
 const OPERATORS: ReadonlyMap<string, CompareOperator> = new Map<string, CompareOperator>([

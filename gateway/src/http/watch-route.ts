@@ -13,7 +13,8 @@ import { header } from "./backend.ts";
 import { revisionHeader } from "./conditions.ts";
 import type { Change } from "./json.ts";
 import { ProblemError, failureProblem, httpProblem, invalid } from "./problem.ts";
-import { duration, prefixEnd, wholeNumber } from "./target.ts";
+import { prefixEnd } from "../keys.ts";
+import { duration, wholeNumber } from "./target.ts";
 import type { StreamFormat } from "./watch-stream.ts";
 import { NDJSON, SERVER_SENT_EVENTS, WatchPoll, WatchStream } from "./watch-stream.ts";
 

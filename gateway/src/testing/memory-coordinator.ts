@@ -208,6 +208,7 @@ export class MemoryCoordinator implements Coordinator {
   private perform(mutation: Mutation): MutationOutcome {
     const injected = this.injected.shift();
     if (injected !== undefined) return failed(injected);
+    if (mutation.deadlineMs === 0) return failed(refusal("deadline-exceeded", "no time was given"));
     const namespace = this.namespaces.get(mutation.namespace);
     if (namespace === undefined) return failed(this.noNamespace(mutation.namespace));
     const { identity } = mutation;
