@@ -12,6 +12,8 @@ const scratch = mkdtempSync(join(tmpdir(), "lockstep-tests-"));
 const total = { pass: 0, fail: 0, skipped: 0 };
 
 const TEST_MS_MAX = 600_000;
+/** Of one step, however many tests it has: what a test left open keeps its process alive, and nothing else ends it. */
+const STEP_MS_MAX = nightly ? 14_400_000 : etcdClientsOnly ? 2_700_000 : 1_500_000;
 /** What builds programs from their sources first, or lets clients write for ten minutes. */
 const LONG_TEST_MS_MAX = 2_400_000;
 
@@ -39,6 +41,7 @@ function run(name: string, patterns: readonly string[], options: RunOptions): vo
     {
       cwd: root,
       stdio: "inherit",
+      timeout: STEP_MS_MAX,
       env: { ...process.env, LOCKSTEP_TEST_DEPTH: nightly ? "nightly" : "commit" },
     },
   );
@@ -47,6 +50,8 @@ function run(name: string, patterns: readonly string[], options: RunOptions): vo
   for (const what of ["pass", "fail", "skipped"] as const) total[what] += count(what);
   const seconds = ((performance.now() - started) / 1000).toFixed(0);
   const ran = count("pass") > 0;
+  if (result.error !== undefined)
+    console.log(`\n${name}: ${result.error.message}, the end of its time: ${seconds} s`);
   console.log(
     `${result.status === 0 && ran ? "✓" : "✗"} ${name} (${seconds} s)${ran ? "" : ": no test ran"}`,
   );

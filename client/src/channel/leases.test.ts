@@ -36,6 +36,21 @@ function ack(renew: coordination.Renew | undefined, remainingMs: number[]): coor
   return { id: renew.id, revision: 1, remainingMs, failure: undefined };
 }
 
+function refusal(
+  renew: coordination.Renew | undefined,
+  code: string,
+  retryAfterMs = 0,
+): coordination.RenewAck {
+  assert.ok(renew !== undefined, "a renewal was expected");
+  const outcome = coordination.Outcome.NOT_APPLIED;
+  return {
+    id: renew.id,
+    revision: 0,
+    remainingMs: [],
+    failure: { code, outcome, message: "", compactRevision: 0, retryAfterMs },
+  };
+}
+
 test("leases that fall due together leave in one frame, at a third of the TTL", () => {
   const { runtime, keeper, hold } = setUp();
   hold("1");
@@ -109,20 +124,7 @@ test("a refused renewal leaves the last promise standing and is asked again", ()
   const { runtime, keeper, hold } = setUp();
   const { lease, ends } = hold("1");
   runtime.advance(TTL / 3);
-  const renew = keeper.takeOutbox();
-  assert.ok(renew !== undefined);
-  keeper.onAck({
-    id: renew.id,
-    revision: 0,
-    remainingMs: [],
-    failure: {
-      code: "no-leader",
-      outcome: coordination.Outcome.NOT_APPLIED,
-      message: "",
-      compactRevision: 0,
-      retryAfterMs: 100,
-    },
-  });
+  keeper.onAck(refusal(keeper.takeOutbox(), "no-leader", 100));
   assert.equal(lease.leftMs(), TTL - MARGIN - TTL / 3);
   runtime.advance(100);
   assert.deepEqual(keeper.takeOutbox()?.leaseIds, ["1"]);
@@ -138,4 +140,23 @@ test("nothing is sent without a connection, everything at once on a new one", ()
   host.connected = true;
   keeper.connected();
   assert.deepEqual(keeper.takeOutbox()?.leaseIds, ["1"]);
+});
+
+test("a lease that was granted over a stream that is replaced by now is renewed over the new one at once", () => {
+  const { runtime, keeper, hold } = setUp();
+  keeper.connected();
+  hold("1");
+  runtime.advance(1);
+  assert.deepEqual(keeper.takeOutbox()?.leaseIds, ["1"]);
+  hold("2");
+  runtime.advance(1);
+  assert.equal(keeper.takeOutbox(), undefined);
+});
+
+test("a renewal in a namespace that is gone ends its leases", () => {
+  const { runtime, keeper, hold } = setUp();
+  const { ends } = hold("1");
+  runtime.advance(TTL / 3);
+  keeper.onAck(refusal(keeper.takeOutbox(), "namespace-not-found"));
+  assert.deepEqual(ends, [{ kind: "ended", cause: "forced", revision: 0 }]);
 });

@@ -84,6 +84,7 @@ export class LeaseKeeper {
   readonly #backoff: Backoff;
   #outbox: coordination.Renew | undefined;
   #nextId = 1;
+  #connectedAt = -Infinity;
   #cancelTimer: (() => void) | undefined;
 
   constructor(runtime: Runtime, host: LeaseHost) {
@@ -98,7 +99,10 @@ export class LeaseKeeper {
 
   hold(lease: HeldLease): void {
     this.#leases.set(lease.leaseId, lease);
-    lease.renewAt = lease.lastSent.monotonicMs + this.#interval(lease);
+    // Granted over a stream that was replaced meanwhile: the member of the new one tells the lease's end only to
+    // whoever renewed it there.
+    const elsewhere = lease.lastSent.monotonicMs <= this.#connectedAt;
+    lease.renewAt = elsewhere ? this.#runtime.now() : lease.lastSent.monotonicMs + this.#interval(lease);
     this.#arm();
   }
 
@@ -117,6 +121,7 @@ export class LeaseKeeper {
     this.#sent.clear();
     this.#outbox = undefined;
     const now = this.#runtime.now();
+    this.#connectedAt = now;
     for (const lease of this.#leases.values()) lease.renewAt = now;
     if (this.#leases.size > 0) this.#tick();
   }
@@ -137,6 +142,13 @@ export class LeaseKeeper {
     const renewal = this.#sent.get(ack.id);
     if (renewal === undefined) return;
     this.#sent.delete(ack.id);
+    if (ack.failure?.code === "namespace-not-found") {
+      // Deleted with all that was in it, while the end of the leases was told to a stream that this one replaced.
+      for (const lease of renewal.leases) {
+        this.#end(lease, { kind: "ended", cause: "forced", revision: ack.revision });
+      }
+      return;
+    }
     if (ack.failure !== undefined) {
       // The promise of the last acknowledged renewal still stands; ask again while it lasts.
       const at = this.#runtime.now() + this.#backoff.nextMs(ack.failure.retryAfterMs);
