@@ -6,8 +6,16 @@ import type { Logger } from "pino";
 import { randomBytes } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { ADMISSION_DEFAULTS } from "./admission/admission.ts";
-import { MEMBER_DEFAULTS, assertListenAllowed, parseAddress, tlsOptionsOf } from "./member/options.ts";
-import type { MemberOptions, Origin, TlsFlags } from "./member/options.ts";
+import {
+  MEMBER_DEFAULTS,
+  STREAMS_MAX_BOUNDS,
+  WATCHES_MAX_BOUNDS,
+  assertListenAllowed,
+  parseAddress,
+  parseCount,
+  tlsOptionsOf,
+} from "./member/options.ts";
+import type { CountBounds, MemberOptions, Origin, TlsFlags } from "./member/options.ts";
 import { startMember } from "./member/member.ts";
 import { dumpFolder, verifyFolder } from "./member/offline.ts";
 import { createNodePlatform } from "./member/platform.ts";
@@ -47,6 +55,7 @@ interface MemberFlags extends TlsFlags {
   readonly retentionBytes?: number;
   readonly retention: boolean;
   readonly watchesMax: number;
+  readonly streamsMax: number;
   readonly clientHostSuffix?: string;
   readonly etcdProgressMs: number;
 }
@@ -112,7 +121,18 @@ program
   )
   .option("--retention-bytes <bytes>", "superseded history kept at most (default: not limited by it)", count)
   .option("--no-retention", "never give up history by itself")
-  .option("--watches-max <count>", "watches this member may have", count, MEMBER_DEFAULTS.watchesMax)
+  .option(
+    "--watches-max <count>",
+    "watches this member may have, at most 10000000",
+    within(WATCHES_MAX_BOUNDS),
+    MEMBER_DEFAULTS.watchesMax,
+  )
+  .option(
+    "--streams-max <count>",
+    "streams of native clients (one a process) this member may have, 1 to 1000000",
+    within(STREAMS_MAX_BOUNDS),
+    MEMBER_DEFAULTS.streamsMax,
+  )
   .option(
     "--client-host-suffix <host,...>",
     "host names that etcd clients may put a namespace in front of: NAMESPACE.HOST (beside those of the members)",
@@ -289,6 +309,7 @@ function toOptions(flags: MemberFlags): MemberOptions {
     logKeepBytes: flags.logKeepBytes,
     retention: flags.retention ? retentionOf(flags) : undefined,
     watchesMax: flags.watchesMax,
+    streamsMax: flags.streamsMax,
     hostSuffixes: flags.clientHostSuffix?.split(",") ?? [],
     etcdProgressMs: flags.etcdProgressMs,
   };
@@ -333,7 +354,15 @@ function toLog(logger: Logger): Log {
 }
 
 function count(text: string): number {
-  const value = Number(text);
-  if (!Number.isSafeInteger(value) || value < 0) throw new InvalidArgumentError("a whole number is wanted");
-  return value;
+  return within()(text);
+}
+
+function within(bounds?: CountBounds): (text: string) => number {
+  return (text) => {
+    try {
+      return parseCount(text, bounds);
+    } catch (error) {
+      throw new InvalidArgumentError(error instanceof Error ? error.message : String(error));
+    }
+  };
 }

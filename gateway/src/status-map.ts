@@ -183,7 +183,7 @@ export const STATUS_MAP: Readonly<Record<FailureCode, StatusEntry>> = {
     title: "The member has too many streams",
     outcome: NOT_APPLIED,
     meaning: "One more channel or streaming request is above the member's bound.",
-    remedy: "Share one channel per process; connect to another member.",
+    remedy: "Share one channel per process; connect to another member; or raise its `--streams-max`.",
   },
   "too-many-watches": {
     http: 503,
@@ -191,7 +191,7 @@ export const STATUS_MAP: Readonly<Record<FailureCode, StatusEntry>> = {
     title: "There are too many watches",
     outcome: NOT_APPLIED,
     meaning: "One more watch is above the bound of the stream or of the member.",
-    remedy: "Watch a prefix instead of many keys; connect to another member.",
+    remedy: "Watch a prefix instead of many keys; connect to another member; or raise its `--watches-max`.",
   },
   "no-leader": {
     http: 503,

@@ -4,6 +4,8 @@ import type { Coordinator } from "@lockstep/gateway/coordinator";
 
 export interface ClientDoorsOptions {
   readonly coordinator: Coordinator;
+  /** Streams of the native protocol at most. */
+  readonly streamsMax: number;
   readonly control: EtcdControl;
   readonly etcd: {
     readonly secure: boolean;
@@ -21,9 +23,10 @@ export interface ClientDoors {
 }
 
 /** The native protocol and the etcd v3 API, side by side on one port, with health and reflection for both. */
-export function createClientDoors({ coordinator, control, etcd, log }: ClientDoorsOptions): ClientDoors {
+export function createClientDoors(options: ClientDoorsOptions): ClientDoors {
+  const { coordinator, streamsMax, control, etcd, log } = options;
   const { secure, hostSuffixes, progressIntervalMs } = etcd;
-  const native = createNativeDoor({ coordinator, log });
+  const native = createNativeDoor({ coordinator, doorLimits: { streamsMax }, log });
   const etcdDoor = createEtcdDoor({
     coordinator,
     control,

@@ -105,13 +105,13 @@ interface DoorParts {
 }
 
 function openClientDoors(
-  { hostSuffixes, etcdProgressMs, admission }: MemberOptions,
+  { hostSuffixes, etcdProgressMs, admission, streamsMax }: MemberOptions,
   { replica, coordinator, changes }: Core,
   { secure, log }: { readonly secure: boolean; readonly log: ClientDoorsOptions["log"] },
 ): ClientDoors {
   const control = createEtcdControl({ replica, changes, quotaBytes: admission.quotaBytes });
   const etcd = { secure, hostSuffixes, progressIntervalMs: etcdProgressMs };
-  return createClientDoors({ coordinator, control, etcd, log });
+  return createClientDoors({ coordinator, streamsMax, control, etcd, log });
 }
 
 async function openDoors(

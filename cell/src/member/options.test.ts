@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { assertListenAllowed, tlsOptionsOf } from "./options.ts";
+import { STREAMS_MAX_BOUNDS, assertListenAllowed, parseCount, tlsOptionsOf } from "./options.ts";
 import type { ListenAddresses } from "./options.ts";
 
 const FLAGS = { tlsCert: "c", tlsKey: "k", tlsCa: "a", tlsCellUid: "u-1" };
@@ -38,4 +38,14 @@ it("without TLS only loopback is listened on, save for probes and metrics; with 
     );
     assertListenAllowed(open, tlsOptionsOf(FLAGS));
   }
+});
+
+it("a flag with a number takes whole numbers within its bounds and nothing else", () => {
+  assert.equal(parseCount("0"), 0);
+  assert.equal(parseCount("1", STREAMS_MAX_BOUNDS), 1);
+  assert.equal(parseCount("1000000", STREAMS_MAX_BOUNDS), 1_000_000);
+  for (const text of ["0", "1000001", "-1", "1.5", "1e3", "0x10", "", " 7", "many"]) {
+    assert.throws(() => parseCount(text, STREAMS_MAX_BOUNDS), /a whole number from 1 to 1000000 is wanted/);
+  }
+  assert.throws(() => parseCount("9007199254740993"), /a whole number is wanted/);
 });

@@ -1,5 +1,5 @@
 import type { AdmissionLimits } from "../admission/admission.ts";
-import { ETCD_DOOR_LIMITS, isCellUid } from "@lockstep/gateway";
+import { ETCD_DOOR_LIMITS, NATIVE_DOOR_LIMITS, isCellUid } from "@lockstep/gateway";
 import type { RetentionPolicy } from "../machine/types.ts";
 import { isLoopback } from "../transport/address.ts";
 import type { MemberTlsOptions } from "./tls-source.ts";
@@ -50,6 +50,8 @@ export interface MemberOptions {
   /** Size of a new segment of the log. */
   readonly segmentBytes: number;
   readonly watchesMax: number;
+  /** Streams of the native protocol that clients may have open; a stream is a client process. */
+  readonly streamsMax: number;
   /** Recent events kept in memory for watches that lag a little. */
   readonly watchRingBytes: number;
   /** Events that wait for one watch; beyond it the watch is cut with its resume revision. */
@@ -70,6 +72,7 @@ export const MEMBER_DEFAULTS: Pick<
   | "logKeepBytes"
   | "segmentBytes"
   | "watchesMax"
+  | "streamsMax"
   | "watchRingBytes"
   | "watchPendingBytesMax"
   | "checkpointIntervalMs"
@@ -85,6 +88,7 @@ export const MEMBER_DEFAULTS: Pick<
   logKeepBytes: 16 * 1024 * 1024,
   segmentBytes: 16 * 1024 * 1024,
   watchesMax: 1_000_000,
+  streamsMax: NATIVE_DOOR_LIMITS.streamsMax,
   watchRingBytes: 8 * 1024 * 1024,
   watchPendingBytesMax: 4 * 1024 * 1024,
   checkpointIntervalMs: 5 * 60_000,
@@ -92,6 +96,27 @@ export const MEMBER_DEFAULTS: Pick<
   hostSuffixes: [],
   etcdProgressMs: ETCD_DOOR_LIMITS.progressIntervalMs,
 };
+
+/** What a flag may be set to, ends included. */
+export interface CountBounds {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** What a member has room for: a stream costs some 20 KB with its connection, a watch about 300 bytes. */
+export const STREAMS_MAX_BOUNDS: CountBounds = { min: 1, max: 1_000_000 };
+export const WATCHES_MAX_BOUNDS: CountBounds = { min: 0, max: 10_000_000 };
+
+/** @throws TypeError that says what is wanted */
+export function parseCount(
+  text: string,
+  { min, max }: CountBounds = { min: 0, max: Number.MAX_SAFE_INTEGER },
+): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+  const between = max === Number.MAX_SAFE_INTEGER ? "" : ` from ${String(min)} to ${String(max)}`;
+  throw new TypeError(`a whole number${between} is wanted`);
+}
 
 /** Splits HOST:PORT (or [V6]:PORT). Throws a TypeError that names what it was for. */
 export function parseAddress(
