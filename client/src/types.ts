@@ -247,7 +247,7 @@ export interface WatchEvent {
   readonly cause: Cause;
 }
 
-/** All events of one or more whole revisions, up to and including `revision`. */
+/** All events of one or more whole revisions, up to and including `revision`. Shared by all watches that see the same. */
 export interface WatchBatch {
   readonly revision: number;
   readonly events: readonly WatchEvent[];

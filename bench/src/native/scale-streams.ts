@@ -58,7 +58,7 @@ class ScaleStream {
 
   #onFrame(server: coordination.ServerFrame): void {
     const { renewAck, watchCreated, watchEnded, watchEvents } = server;
-    for (const one of watchEvents) this.events += one.events.length;
+    for (const one of watchEvents) this.events += one.events.length * (1 + one.alsoWatchIds.length);
     if (watchEnded[0] !== undefined) this.#fail(new Error(`a watch ended: ${JSON.stringify(watchEnded[0])}`));
     this.#created += watchCreated.length;
     if (this.#onAllCreated !== undefined && this.#created >= this.#wanted) {

@@ -154,14 +154,11 @@ export class WatchRegistry {
     watch.listener.created(revision);
   }
 
-  onEvents({ watchId, events, revision }: coordination.WatchEvents): void {
-    const watch = this.#byId.get(watchId);
-    if (watch === undefined) return;
-    watch.nextRevision = Math.max(watch.nextRevision, revision + 1);
-    if (watch.listener.events({ revision, events: events.map(mapWatchEvent) })) return;
-    // The server holds nothing for a consumer that is behind; what follows comes from the cell's history later.
-    watch.held = true;
-    this.#removeFromStream(watch);
+  onEvents({ watchId, alsoWatchIds, events, revision }: coordination.WatchEvents): void {
+    // One batch for all of them: they only read it.
+    const batch: WatchBatch = { revision, events: events.map(mapWatchEvent) };
+    this.#deliver(watchId, batch);
+    for (const also of alsoWatchIds) this.#deliver(also, batch);
   }
 
   onProgress({ watchId, revision }: coordination.WatchProgress): void {
@@ -193,6 +190,16 @@ export class WatchRegistry {
       case undefined:
         this.#end(watch, new LockstepError("protocol-error", "unknown", "a watch ended without a reason"));
     }
+  }
+
+  #deliver(watchId: number, batch: WatchBatch): void {
+    const watch = this.#byId.get(watchId);
+    if (watch === undefined) return;
+    watch.nextRevision = Math.max(watch.nextRevision, batch.revision + 1);
+    if (watch.listener.events(batch)) return;
+    // The server holds nothing for a consumer that is behind; what follows comes from the cell's history later.
+    watch.held = true;
+    this.#removeFromStream(watch);
   }
 
   #create(watch: ChannelWatch): void {

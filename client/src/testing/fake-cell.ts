@@ -249,6 +249,8 @@ export class FakeMember {
         this.store.covers(create.range, event.kv.key),
     );
     if (matching.length === 0) return;
-    watch.stream.write(serverFrame({ watchEvents: [{ watchId: watch.id, events: matching, revision }] }));
+    watch.stream.write(
+      serverFrame({ watchEvents: [{ watchId: watch.id, alsoWatchIds: [], events: matching, revision }] }),
+    );
   }
 }

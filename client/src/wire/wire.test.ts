@@ -165,10 +165,13 @@ test("a server frame read by hand has the responses and the other parts that wer
     ),
     watchCreated: fc.array(fc.record({ watchId: safe, revision: safe }), { maxLength: 3 }),
     watchEvents: fc.array(
-      fc.record({ watchId: safe, events: fc.constant<coordination.WatchEvent[]>([]), revision: safe }),
-      {
-        maxLength: 3,
-      },
+      fc.record({
+        watchId: safe,
+        alsoWatchIds: fc.array(safe, { maxLength: 3 }),
+        events: fc.constant<coordination.WatchEvent[]>([]),
+        revision: safe,
+      }),
+      { maxLength: 3 },
     ),
     watchProgress: fc.array(fc.record({ watchId: safe, revision: safe }), { maxLength: 3 }),
     watchEnded: fc.array(

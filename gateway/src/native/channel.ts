@@ -142,12 +142,13 @@ export class Channel implements LeaseListener {
         this.endWatch(watch, { kind: "cancelled", failure: refusal("request-too-large", message) });
         return true;
       }
+      const cost = this.outbox.eventsCost(bytes, upTo);
       // Thousands of watches of one stream may fire at once: ending some is better than cutting the stream.
-      if (this.blocked && this.waitingBytes + bytes.length > pendingBytesMax / 2) {
+      if (this.blocked && this.waitingBytes + cost > pendingBytesMax / 2) {
         this.endWatch(watch, { kind: "slow-consumer", resumeRevision: (covered + 1) as Revision });
         return true;
       }
-      this.makeRoom(bytes.length);
+      this.makeRoom(cost);
       this.outbox.addEvents(watch, bytes, upTo);
       this.changed();
       covered = upTo;

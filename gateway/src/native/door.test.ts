@@ -271,6 +271,26 @@ describe("the native door", { timeout: 20_000 }, () => {
     assert.equal(coordinator.openWatches, 0);
   });
 
+  it("tells watches of one stream that see the same their events in one piece, and a cancelled one none", async () => {
+    const stream = client.channel();
+    const reader = new Reader(stream);
+    const watchCreates = [watchOf(1, "/w"), watchOf(2, "/w"), watchOf(3, "/other"), watchOf(4, "/w")];
+    stream.write({ ...EMPTY_FRAME, watchCreates });
+    await reader.until((frames) => frames.flatMap((frame) => frame.watchCreated)[3]);
+    stream.write({ ...EMPTY_FRAME, requests: [request(1, putOf("/w", "1"))] });
+    const told = await reader.until((frames) => frames.flatMap((frame) => frame.watchEvents)[0]);
+    assert.deepEqual([told.watchId, ...told.alsoWatchIds], [1, 2, 4]);
+    assert.deepEqual([told.revision, told.events[0]?.kv?.value.toString()], [2, "1"]);
+    const before = reader.frames.length;
+    stream.write({ ...EMPTY_FRAME, watchCancels: [1], requests: [request(2, putOf("/w", "2"))] });
+    await reader.response(2);
+    const events = reader.frames.slice(before).flatMap((frame) => frame.watchEvents);
+    assert.deepEqual(
+      events.map(({ watchId, alsoWatchIds }) => [watchId, ...alsoWatchIds]),
+      [[2, 4]],
+    );
+  });
+
   it("ends a watch that cannot start, is compacted, or is one too many, each with its reason", async () => {
     await reopen({ watchesPerStreamMax: 1 });
     const stream = client.channel();
@@ -343,19 +363,22 @@ describe("the native door", { timeout: 20_000 }, () => {
     await reopen({ unflushedBytesMax: 64 * 1024, frameTargetBytes: 32 * 1024, pendingBytesMax: 512 * 1024 });
     const stream = client.channel();
     const reader = new Reader(stream);
-    const watchCreates = Array.from({ length: 100 }, (_, i) => watchOf(i + 1, "/w"));
-    stream.write({ ...EMPTY_FRAME, watchCreates });
-    stream.write({ ...EMPTY_FRAME, requests: [request(1, putOf("/w", "x".repeat(8 * 1024)))] });
-    await reader.response(1);
+    const ids = Array.from({ length: 100 }, (_, i) => i + 1);
+    // Each another key: watches that see the same would share one copy.
+    stream.write({ ...EMPTY_FRAME, watchCreates: ids.map((id) => watchOf(id, `/w/${id}`)) });
+    const value = "x".repeat(8 * 1024);
+    stream.write({ ...EMPTY_FRAME, requests: ids.map((id) => request(id, putOf(`/w/${id}`, value))) });
     const ended = await reader.until((frames) => {
       const seen = frames.flatMap((frame) => frame.watchEvents.map((events) => events.watchId));
       const cut = frames.flatMap((frame) => frame.watchEnded);
       return seen.length + cut.length === 100 ? cut : undefined;
     });
     assert.ok(ended.length > 0 && ended.length < 100, `${ended.length} ended`);
-    for (const { reason } of ended) assert.deepEqual(reason, { $case: "resumeRevision", value: 2 });
-    stream.write({ ...EMPTY_FRAME, requests: [request(2, rangeOf("/w", { keysOnly: true }))] });
-    assert.equal(resultOf(await reader.response(2)).$case, "range");
+    for (const { watchId, reason } of ended) {
+      assert.deepEqual(reason, { $case: "resumeRevision", value: watchId + 1 });
+    }
+    stream.write({ ...EMPTY_FRAME, requests: [request(101, rangeOf("/w/1", { keysOnly: true }))] });
+    assert.equal(resultOf(await reader.response(101)).$case, "range");
   });
 
   it("refuses big reads while answers pile up, and cuts a client that still does not read at the bound", async () => {

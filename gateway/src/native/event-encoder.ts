@@ -24,6 +24,17 @@ function eventBytes(event: WatchEvent): number {
   return 16 + keyValueBytes(event.kv) + (event.previous === undefined ? 0 : keyValueBytes(event.previous));
 }
 
+/** Longer batches are encoded for each watch: catch-up, where few are at the same place. */
+const COMPARED_MAX = 1_024;
+
+/** The hub's events are shared by all watches that see them: the same events are the same objects. */
+function sameEvents(one: readonly WatchEvent[], other: readonly WatchEvent[]): boolean {
+  if (one === other) return true;
+  if (one.length !== other.length) return false;
+  for (let i = 0; i < one.length; i += 1) if (one[i] !== other[i]) return false;
+  return true;
+}
+
 /**
  * Encodes watch events, once for all watches that see the same ones: a thousand watchers of one key cost one
  * encoding. Only the newest encoding is kept, because a hub serves all watches of one entry in one go.
@@ -31,9 +42,7 @@ function eventBytes(event: WatchEvent): number {
 export class EventEncoder {
   private readonly writer = new ReverseWriter();
   private readonly chunkBytes: number;
-  private lastFirst: WatchEvent | undefined;
-  private lastLast: WatchEvent | undefined;
-  private lastLength = 0;
+  private lastEvents: readonly WatchEvent[] = [];
   private last: readonly EncodedEvents[] = [];
 
   /** Batches above `chunkBytes` are cut, between revisions only. */
@@ -41,26 +50,13 @@ export class EventEncoder {
     this.chunkBytes = chunkBytes;
   }
 
+  /** @returns the same buffers for the same events again, as long as nothing else is encoded or {@link forget} called. */
   encode(events: readonly WatchEvent[], revision: Revision): readonly EncodedEvents[] {
-    const { length } = events;
-    const first = events[0];
-    const last = events[length - 1];
-    // Two batches of at most two events with the same ends are the same. Longer ones could differ in between.
-    const comparable = length <= 2;
-    if (
-      comparable &&
-      first === this.lastFirst &&
-      last === this.lastLast &&
-      length === this.lastLength &&
-      this.last[0]?.revision === revision
-    ) {
-      return this.last;
-    }
+    const { last } = this;
+    if (last[last.length - 1]?.revision === revision && sameEvents(events, this.lastEvents)) return last;
     const encoded = this.encodeChunks(events, revision);
-    if (comparable && encoded.length === 1) {
-      this.lastFirst = first;
-      this.lastLast = last;
-      this.lastLength = length;
+    if (events.length <= COMPARED_MAX) {
+      this.lastEvents = events;
       this.last = encoded;
     }
     return encoded;
@@ -68,9 +64,7 @@ export class EventEncoder {
 
   /** Drops the kept encoding: called at the end of a turn, so that an idle door holds no values. */
   forget(): void {
-    this.lastFirst = undefined;
-    this.lastLast = undefined;
-    this.lastLength = 0;
+    this.lastEvents = [];
     this.last = [];
   }
 

@@ -27,8 +27,9 @@ export interface OutboxWatch {
   pendingProgress: number;
 }
 
+/** The same events for one or more watches. */
 interface PendingEvents {
-  readonly watch: OutboxWatch;
+  readonly watches: OutboxWatch[];
   /** Encoded `events` fields. */
   readonly bytes: Buffer;
   readonly revision: Revision;
@@ -41,6 +42,7 @@ interface PendingEnd {
 
 /** About what a small entry takes on the wire. */
 const SMALL_ENTRY_BYTES = 32;
+const WATCH_ID_BYTES = 5;
 
 function writeAck(w: ReverseWriter, id: number, outcome: RenewalOutcome): void {
   const before = w.length;
@@ -86,6 +88,27 @@ function writeEnd(w: ReverseWriter, ended: PendingEnd): void {
   }
   w.uint(0x08, ended.watchId);
   w.close(0x32, before);
+}
+
+function writeEvents(w: ReverseWriter, { watches, bytes, revision }: PendingEvents): void {
+  const before = w.length;
+  let left = watches.length - 1;
+  while (left >= 0 && watches[left]?.cancelled === true) left -= 1;
+  // Written back to front: the first of those that are left has the field of its own.
+  let first = 0;
+  while (first <= left && watches[first]?.cancelled === true) first += 1;
+  if (first > left) return;
+  if (left > first) {
+    for (let i = left; i > first; i -= 1) {
+      const watch = watches[i] as OutboxWatch;
+      if (!watch.cancelled) w.varint(watch.id);
+    }
+    w.close(0x22, before);
+  }
+  w.uint(0x18, revision);
+  w.raw(bytes);
+  w.uint(0x08, (watches[first] as OutboxWatch).id);
+  w.close(0x22, before);
 }
 
 function writeLeaseEnd(w: ReverseWriter, end: LeaseEnd): void {
@@ -139,9 +162,21 @@ export class Outbox {
     this.bytes += SMALL_ENTRY_BYTES;
   }
 
+  /** What {@link addEvents} of this would add to the frame. */
+  eventsCost(bytes: Buffer, revision: Revision): number {
+    return this.sharing(bytes, revision) === undefined ? bytes.length + SMALL_ENTRY_BYTES : WATCH_ID_BYTES;
+  }
+
+  /** Watches that get the same buffer right after each other share it on the wire too. */
   addEvents(watch: OutboxWatch, bytes: Buffer, revision: Revision): void {
-    this.events.push({ watch, bytes, revision });
-    this.bytes += bytes.length + SMALL_ENTRY_BYTES;
+    const sharing = this.sharing(bytes, revision);
+    if (sharing !== undefined) {
+      sharing.watches.push(watch);
+      this.bytes += WATCH_ID_BYTES;
+    } else {
+      this.events.push({ watches: [watch], bytes, revision });
+      this.bytes += bytes.length + SMALL_ENTRY_BYTES;
+    }
     // Progress is read after events: it must not claim less than they do.
     if (watch.pendingProgress !== 0) watch.pendingProgress = revision;
   }
@@ -200,6 +235,11 @@ export class Outbox {
     if (this.leaseEnds.length !== 0) this.leaseEnds = [];
   }
 
+  private sharing(bytes: Buffer, revision: Revision): PendingEvents | undefined {
+    const last = this.events[this.events.length - 1];
+    return last?.bytes === bytes && last.revision === revision ? last : undefined;
+  }
+
   private writeWatches(w: ReverseWriter): void {
     const { created, events, progress, ended } = this;
     for (let i = ended.length - 1; i >= 0; i -= 1) writeEnd(w, ended[i] as PendingEnd);
@@ -213,15 +253,7 @@ export class Outbox {
       w.uint(0x08, watch.id);
       w.close(0x2a, before);
     }
-    for (let i = events.length - 1; i >= 0; i -= 1) {
-      const { watch, bytes, revision } = events[i] as PendingEvents;
-      if (watch.cancelled) continue;
-      const before = w.length;
-      w.uint(0x18, revision);
-      w.raw(bytes);
-      w.uint(0x08, watch.id);
-      w.close(0x22, before);
-    }
+    for (let i = events.length - 1; i >= 0; i -= 1) writeEvents(w, events[i] as PendingEvents);
     for (let i = created.length - 1; i >= 0; i -= 1) {
       const entry = created[i];
       if (entry === undefined) continue;

@@ -74,8 +74,17 @@ export class MemoryWatch {
         if (event.kind === omit) return false;
         return end === undefined ? key === start : key >= start && (end === "" || key < end);
       })
-      .map((event) =>
-        returnPrevious === true ? event : { kind: event.kind, kv: event.kv, cause: event.cause },
-      );
+      .map((event) => (returnPrevious === true ? event : withoutPrevious(event)));
   }
+}
+
+const PLAIN = new WeakMap<WatchEvent, WatchEvent>();
+
+/** The same object for all watches, as a hub gives it. */
+function withoutPrevious(event: WatchEvent): WatchEvent {
+  const known = PLAIN.get(event);
+  if (known !== undefined) return known;
+  const plain = { kind: event.kind, kv: event.kv, cause: event.cause };
+  PLAIN.set(event, plain);
+  return plain;
 }

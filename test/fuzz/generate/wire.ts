@@ -241,6 +241,7 @@ function failure(dice: Dice): coordination.Failure {
 function watchEvents(dice: Dice): coordination.WatchEvents {
   return {
     watchId: values.number(dice),
+    alsoWatchIds: dice.list(4, () => values.number(dice)),
     revision: values.number(dice),
     events: dice.list(4, () => ({
       kind: dice.pick([0, 1] as const),

@@ -202,6 +202,11 @@ export interface WatchEvents {
   watchId: number;
   events: WatchEvent[];
   revision: number;
+  /**
+   * Other watches of this stream to which the very same happened: a thousand watchers of one key cost a client one
+   * decoding.
+   */
+  alsoWatchIds: number[];
 }
 
 export interface WatchProgress {
@@ -1307,7 +1312,7 @@ export const WatchCreated: MessageFns<WatchCreated> = {
 };
 
 function createBaseWatchEvents(): WatchEvents {
-  return { watchId: 0, events: [], revision: 0 };
+  return { watchId: 0, events: [], revision: 0, alsoWatchIds: [] };
 }
 
 export const WatchEvents: MessageFns<WatchEvents> = {
@@ -1320,6 +1325,13 @@ export const WatchEvents: MessageFns<WatchEvents> = {
     }
     if (message.revision !== 0) {
       writer.uint32(24).uint64(message.revision);
+    }
+    if (message.alsoWatchIds.length !== 0) {
+      writer.uint32(34).fork();
+      for (const v of message.alsoWatchIds) {
+        writer.uint64(v);
+      }
+      writer.join();
     }
     return writer;
   },
@@ -1360,6 +1372,24 @@ export const WatchEvents: MessageFns<WatchEvents> = {
 
             message.revision = longToNumber(reader.uint64());
             continue;
+          }
+          case 4: {
+            if (tag === 32) {
+              message.alsoWatchIds.push(longToNumber(reader.uint64()));
+
+              continue;
+            }
+
+            if (tag === 34) {
+              const end2 = reader.uint32() + reader.pos;
+              while (reader.pos < end2) {
+                message.alsoWatchIds.push(longToNumber(reader.uint64()));
+              }
+
+              continue;
+            }
+
+            break;
           }
         }
         if ((tag & 7) === 4 || tag === 0) {
