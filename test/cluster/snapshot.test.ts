@@ -45,6 +45,35 @@ describe("a member whose log is gone at the leader", () => {
     atLaggard.close();
   });
 
+  it("is not ready before all that the others had committed when it came back is applied on it", async () => {
+    const leader = await cell.leader();
+    const laggard = cell.members.find((member) => member !== leader);
+    assert.ok(laggard !== undefined);
+    await laggard.kill();
+    const before = (await leader.adminApi.status()).appliedIndex;
+    const client = await connect({ endpoints: cell.endpoints });
+    const value = Buffer.alloc(8 * 1024, 2);
+    // Some tens of megabytes: while they are streamed there is time to ask.
+    for (let round = 0; round < 60; round += 1) {
+      await Promise.all(Array.from({ length: 50 }, (_, n) => client.put(`k${String(n)}`, value)));
+    }
+    client.close();
+    const { appliedIndex, logFirstIndex } = await leader.adminApi.status();
+    assert.ok(logFirstIndex > before + 1, "its log is gone at the leader");
+    laggard.start();
+    const reasons = new Set<string>();
+    const ready = await until("it is ready", async () => {
+      const response = await fetch(`http://${laggard.address(4)}/readyz`);
+      const answer = await response.text();
+      if (response.status === 200) return laggard.adminApi.status();
+      reasons.add(answer.trim());
+      return undefined;
+    });
+    assert.ok(ready.appliedIndex >= appliedIndex, `${String(ready.appliedIndex)} of ${String(appliedIndex)}`);
+    assert.equal(ready.notReady, "", "the admin API says the same");
+    assert.ok(reasons.has("not ready: taking in the state of another member"), [...reasons].join(", "));
+  });
+
   it("restarts after the installation from its own disk", async () => {
     for (const member of cell.members) await member.kill();
     for (const member of cell.members) member.start();

@@ -42,6 +42,7 @@ export interface Core {
   readonly changes: MembershipChanges;
   readonly sessions: SessionKeeper;
   readonly hub: WatchHub;
+  readonly snapshots: Snapshots;
   /** Moves leadership to another voter, for a bounded time. */
   handOver(): Promise<void>;
   close(): Promise<void>;
@@ -113,7 +114,7 @@ export async function startCore(parts: CoreParts): Promise<Core> {
   const stopTicking = environment.every(options.tickMs, () => environment.schedule(() => replica.tick()));
   const changes = new MembershipChanges(replica);
   return {
-    ...{ identity, replica, coordinator, changes, sessions, hub },
+    ...{ identity, replica, coordinator, changes, sessions, hub, snapshots },
     handOver: () => handOver(replica, changes),
     close: async () => {
       stopTicking();

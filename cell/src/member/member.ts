@@ -4,7 +4,7 @@ import { admin } from "@lockstep/proto";
 import { createAdminService } from "../admin/service.ts";
 import { isMember, isVoter } from "../raft/index.ts";
 import type { Environment } from "../replica/environment.ts";
-import type { Replica } from "../replica/replica.ts";
+import { Readiness } from "../replica/readiness.ts";
 import { createClientDoors } from "./client-doors.ts";
 import type { ClientDoors, ClientDoorsOptions } from "./client-doors.ts";
 import { startCore } from "./core.ts";
@@ -83,16 +83,26 @@ async function openTls(options: MemberOptions, environment: Environment): Promis
   return { source, cellUid: options.tls.cellUid };
 }
 
-/** Why this member is not ready; undefined: it is a voter, caught up, and the cell has a leader. */
-function notReady(replica: Replica): string | undefined {
-  const { state, raft, self } = replica.parts;
-  const { configuration } = state.membership;
-  if (!isMember(configuration, self)) return "not part of the cell's configuration yet";
-  if (!isVoter(configuration, self)) return "a learner, not a voter yet";
-  if (replica.leaderId === 0) return "no leader known";
-  if (raft.commit - state.appliedIndex > 1000) return "applying the log";
-  if (replica.isDiverged) return "the members disagree about the state";
-  return undefined;
+/** Looks whether this member is ready as time passes; see {@link Readiness} for what that means. */
+function watchReadiness({ replica, snapshots }: Core): Readiness {
+  const { state, self, timing } = replica.parts;
+  const readiness = new Readiness({
+    // When clients are told that there is none.
+    leaderlessMsMax: 3 * timing.electionTimeoutTicks * timing.tickMs,
+    view: {
+      part: () => {
+        const { configuration } = state.membership;
+        if (isVoter(configuration, self)) return "voter";
+        return isMember(configuration, self) ? "learner" : "none";
+      },
+      hasLeader: () => replica.leaderId !== 0,
+      isDiverged: () => replica.isDiverged,
+      isInstalling: () => snapshots.isInstalling,
+      read: (read) => replica.read(read),
+    },
+  });
+  replica.listen({ deadlines: (nowMs) => readiness.look(nowMs) });
+  return readiness;
 }
 
 /** What listeners have in common. */
@@ -124,6 +134,8 @@ async function openDoors(
   const log = (level: "info" | "warn" | "error", message: string, fields = {}): void =>
     environment.log[level](message, fields);
   const closers: (() => Promise<void>)[] = [];
+  const readiness = watchReadiness(core);
+  const notReady = (): string | undefined => readiness.reason(environment.clock.monotonicMs());
   const secure = tls === undefined ? undefined : { tls: tls.source.current, cellUid: tls.cellUid };
   const listenAt = (what: "client" | "http" | "admin"): ListenAt => ({
     ...parseAddress(what, options.listen[what]),
@@ -155,7 +167,7 @@ async function openDoors(
     leases: () => sessions.count,
     watches: () => hub.watchers,
     syncP90Us: () => syncs.p90Us(environment.clock.monotonicMs()),
-    notReady: () => notReady(replica),
+    notReady,
     tls: () => tls?.source.status(),
   });
   const adminServer = await startGrpcServer({
@@ -173,7 +185,7 @@ async function openDoors(
   const ops = await startOpsServer({
     ...parseAddress("ops", options.listen.ops),
     registry: metrics.registry,
-    notReady: () => notReady(replica),
+    notReady,
   });
   closers.push(() => ops.close());
   return {

@@ -12,7 +12,8 @@ export interface OpsServerOptions {
 
 /**
  * For probes and Prometheus. `/livez` says only that this process turns its event loop (a member without a quorum is
- * alive, and restarting it cures nothing); `/readyz` says that it is a voter, caught up and serving.
+ * alive, and restarting it cures nothing); `/readyz` says that it is a voter that has applied what its leader had committed a
+ * few seconds ago at most: another member may be taken away.
  */
 export async function startOpsServer(options: OpsServerOptions): Promise<{ close(): Promise<void> }> {
   const server: FastifyInstance = fastify({ logger: false, forceCloseConnections: true });

@@ -60,6 +60,11 @@ export class Snapshots {
     return indexes.length === 0 ? undefined : (Math.min(...indexes) as LogIndex);
   }
 
+  /** Another member's state is being received or made the live one. A stream that broke counts until it is given up. */
+  get isInstalling(): boolean {
+    return this.#staged !== undefined || this.#adopting || this.#receiving?.isOpen === true;
+  }
+
   /** The core wants `peer` to get the state. One stream a peer. */
   send(peer: MemberId): void {
     const { raft, state, environment } = this.#options;
@@ -204,6 +209,8 @@ class StateReceiver implements SnapshotReceiver {
   readonly #complete: (complete: StateReceiver) => Promise<void>;
   nextChunk = 0;
   failed = false;
+  /** The sender, or the connection, has given it up; only the same stream may still come back to it. */
+  #abandoned = false;
 
   constructor(
     offerId: string,
@@ -221,11 +228,17 @@ class StateReceiver implements SnapshotReceiver {
     this.#sink.catch(() => (this.failed = true));
   }
 
+  /** More of it is expected. */
+  get isOpen(): boolean {
+    return !this.failed && !this.#abandoned;
+  }
+
   generation(): Promise<PendingGeneration> {
     return this.#generation;
   }
 
   async chunk(data: Uint8Array): Promise<void> {
+    this.#abandoned = false;
     const sink = await this.#sink;
     try {
       await sink.chunk(data);
@@ -250,6 +263,7 @@ class StateReceiver implements SnapshotReceiver {
   /** A broken connection may resume; only a stream that is given up or replaced is discarded. */
   abort(): void {
     // What is staged stays until the next offer takes its place.
+    this.#abandoned = true;
   }
 
   async discard(): Promise<void> {
