@@ -82,6 +82,7 @@ export class RevisionWriter {
       key,
       value,
     });
+    if (!existed) this.context.keys.smallRanges.created(namespace.id, key);
     record.status = "live";
     record.createRevision = createRevision;
     record.version = version;
@@ -121,6 +122,7 @@ export class RevisionWriter {
       value: EMPTY,
     });
     namespace.tombstones += size;
+    this.context.keys.smallRanges.deleted(namespace.id, record.key);
     record.status = "absent";
     record.createRevision = 0;
     record.version = 0;

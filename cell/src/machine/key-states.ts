@@ -14,6 +14,7 @@ import { CACHED_VALUE_BYTES_MAX, type KeyRecord } from "./records.ts";
 import type { HistoryRow, IndexRow } from "./rows.ts";
 import { readIndexRow } from "./rows.ts";
 import type { RowSink } from "./sink.ts";
+import { SmallRanges } from "./small-ranges.ts";
 
 const ANSWER_CHUNK_BYTES = 32 * 1024;
 /** A history row of this size holds a value that is too large for the cache. */
@@ -22,6 +23,7 @@ const CACHED_ROW_BYTES_MAX = CACHED_VALUE_BYTES_MAX + 4096 + 128;
 export class KeyStates {
   readonly cache: RecordCache;
   readonly history: HistoryReads;
+  readonly smallRanges: SmallRanges = new SmallRanges();
   /** Records changed by the present batch. */
   readonly dirty: KeyRecord[] = [];
   /** The same, by (namespace, key), as far as `sortedUpTo` of `dirty`; brought up to date when a range is read. */
@@ -98,6 +100,12 @@ export class KeyStates {
   answerValue(record: KeyRecord, reader: StoreReader): Uint8Array {
     const value = this.value(record, reader);
     return value.buffer === record.roomChunk.buffer ? this.answers.copy(value) : value;
+  }
+
+  /** Another state is read from now on. */
+  clear(): void {
+    this.cache.clear();
+    this.smallRanges.clear();
   }
 
   /** Notes that a record differs from the store. */

@@ -3,6 +3,7 @@
  * what the store still says about its key.
  */
 import type { KeyRange } from "@lockstep/gateway/coordinator";
+import { assert } from "../invariant.ts";
 import type { Row, StoreReader } from "../store/types.ts";
 import { compareBytes, EMPTY, equalBytes } from "./bytes.ts";
 import type { KeyStates } from "./key-states.ts";
@@ -10,6 +11,8 @@ import { INDEX_PREFIX_BYTES, indexKey, LIVE, TOMBSTONE } from "./keys.ts";
 import type { KeyRecord } from "./records.ts";
 import type { IndexRow } from "./rows.ts";
 import { readIndexRow } from "./rows.ts";
+import { SMALL_RANGE_KEYS_MAX } from "./small-ranges.ts";
+import type { BoundedSpan } from "./small-ranges.ts";
 
 const PAGE_ROWS_MAX = 2048;
 const PAGE_ROWS_FIRST = 64;
@@ -52,7 +55,7 @@ export interface ScanRequest {
 
 /** One after the other, in key order. */
 export class KeyScan {
-  private readonly sources: IndexSource[];
+  private readonly sources: KeySource[];
   private readonly changed: readonly KeyRecord[];
   private readonly keys: KeyStates;
   private readonly request: ScanRequest;
@@ -63,10 +66,20 @@ export class KeyScan {
   constructor(keys: KeyStates, request: ScanRequest, reader: StoreReader) {
     this.keys = keys;
     this.request = request;
-    this.changed = keys.pendingIn(request.namespaceId, request.span.from, request.span.to);
+    const { namespaceId, span, deleted } = request;
+    const known = deleted ? undefined : knownKeys(keys, request, reader);
+    if (known !== undefined) {
+      // What the batch changed is in it already.
+      this.changed = [];
+      this.sources = [new ListedSource(known, request, reader)];
+    } else {
+      this.changed = keys.pendingIn(namespaceId, span.from, span.to);
+      const live = new IndexSource(request, LIVE, reader);
+      this.sources = [live];
+      if (deleted) this.sources.push(new IndexSource(request, TOMBSTONE, reader));
+      else this.learn(live);
+    }
     this.nextChanged = request.reverse ? this.changed.length - 1 : 0;
-    this.sources = [new IndexSource(request, LIVE, reader)];
-    if (request.deleted) this.sources.push(new IndexSource(request, TOMBSTONE, reader));
   }
 
   /** undefined: the end. Without `deleted` only live keys come. */
@@ -86,6 +99,15 @@ export class KeyScan {
     return count;
   }
 
+  /** Keeps the keys of a range that one page told whole. */
+  private learn(live: IndexSource): void {
+    const { namespaceId, span, reverse } = this.request;
+    const { whole } = live;
+    if (whole === undefined || span.to === undefined) return;
+    const keys = merged(reverse ? whole.toReversed() : whole, this.changed);
+    this.keys.smallRanges.learn(namespaceId, { from: span.from, to: span.to }, keys);
+  }
+
   private step(): Met | undefined {
     const stored = this.closest();
     const changed = this.changed[this.nextChanged];
@@ -101,8 +123,8 @@ export class KeyScan {
     return { key: changed.key, live: changed.status === "live", record: changed, row: undefined };
   }
 
-  private closest(): IndexSource | undefined {
-    let best: IndexSource | undefined;
+  private closest(): KeySource | undefined {
+    let best: KeySource | undefined;
     for (const source of this.sources) {
       if (source.key === undefined) continue;
       if (best === undefined || this.order(source.key, best.key ?? EMPTY) < 0) best = source;
@@ -114,7 +136,7 @@ export class KeyScan {
     return this.request.reverse ? compareBytes(b, a) : compareBytes(a, b);
   }
 
-  private take(source: IndexSource): Met {
+  private take(source: KeySource): Met {
     const key = source.key as Uint8Array;
     const live = source.section === LIVE;
     let record: KeyRecord | undefined;
@@ -129,8 +151,89 @@ export class KeyScan {
   }
 }
 
+/** Live keys with the changes of the present batch, ascending; both lists are. */
+function merged(stored: readonly Uint8Array[], changed: readonly KeyRecord[]): Uint8Array[] {
+  const keys: Uint8Array[] = [];
+  let at = 0;
+  for (const record of changed) {
+    const { key } = record;
+    for (; at < stored.length && compareBytes(stored[at] as Uint8Array, key) < 0; at += 1) {
+      keys.push(stored[at] as Uint8Array);
+    }
+    if (at < stored.length && equalBytes(stored[at] as Uint8Array, key)) at += 1;
+    if (record.status === "live") keys.push(key);
+  }
+  for (; at < stored.length; at += 1) keys.push(stored[at] as Uint8Array);
+  return keys;
+}
+
+/** The live keys of a small range that is known already, or whose beginning is. */
+function knownKeys(
+  keys: KeyStates,
+  { namespaceId, span }: ScanRequest,
+  reader: StoreReader,
+): readonly Uint8Array[] | undefined {
+  const { from, to } = span;
+  if (to === undefined) return undefined;
+  return keys.smallRanges.find(namespaceId, { from, to }, (rest: BoundedSpan) => {
+    const rows = reader.scan("index", {
+      from: indexKey(namespaceId, LIVE, rest.from),
+      to: indexKey(namespaceId, LIVE, rest.to),
+      limit: SMALL_RANGE_KEYS_MAX + 1,
+      keysOnly: true,
+    });
+    if (rows.length > SMALL_RANGE_KEYS_MAX) return undefined;
+    const stored = rows.map(({ key }) => key.subarray(INDEX_PREFIX_BYTES));
+    return merged(stored, keys.pendingIn(namespaceId, rest.from, rest.to));
+  });
+}
+
+/** Where a scan takes its keys from. */
+interface KeySource {
+  readonly section: number;
+  keysOnly: boolean;
+  /** undefined: the end. */
+  readonly key: Uint8Array | undefined;
+  /** The row of `index` of the key. */
+  readonly value: Uint8Array;
+  advance(): void;
+}
+
+/** Keys that are known, in the order of the scan. */
+class ListedSource implements KeySource {
+  readonly section = LIVE;
+  keysOnly = false;
+  private readonly keys: readonly Uint8Array[];
+  private readonly request: ScanRequest;
+  private readonly reader: StoreReader;
+  private at = -1;
+
+  constructor(ascending: readonly Uint8Array[], request: ScanRequest, reader: StoreReader) {
+    this.keys = request.reverse ? ascending.toReversed() : ascending;
+    this.request = request;
+    this.reader = reader;
+    this.advance();
+  }
+
+  get key(): Uint8Array | undefined {
+    return this.keys[this.at];
+  }
+
+  /** Only of a key that the cache lost: then nothing of it waits to be written. */
+  get value(): Uint8Array {
+    const key = this.keys[this.at] as Uint8Array;
+    const row = this.reader.get("index", indexKey(this.request.namespaceId, LIVE, key));
+    assert(row !== undefined, "a key of a small range is live");
+    return row;
+  }
+
+  advance(): void {
+    this.at += 1;
+  }
+}
+
 /** The rows of one section of `index`, page by page. */
-class IndexSource {
+class IndexSource implements KeySource {
   readonly section: number;
   /** Leaves values empty from the next page on. */
   keysOnly = false;
@@ -156,6 +259,11 @@ class IndexSource {
         ? indexKey(namespaceId, section + 1, EMPTY)
         : indexKey(namespaceId, section, span.to);
     this.advance();
+  }
+
+  /** All its keys in the order of the scan, if the first page told them; only before the first step. */
+  get whole(): readonly Uint8Array[] | undefined {
+    return this.exhausted ? this.rows.map(({ key }) => key.subarray(INDEX_PREFIX_BYTES)) : undefined;
   }
 
   advance(): void {

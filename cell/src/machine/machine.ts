@@ -153,7 +153,7 @@ class CellMachine implements LoadableMachine {
   }
 
   load(reader: StoreReader): void {
-    this.keys.cache.clear();
+    this.keys.clear();
     this.leases.clear();
     this.clients.clear();
     this.state.load(reader);
