@@ -30,11 +30,14 @@ export class KeyStates {
   private readonly sorted: KeyRecord[] = [];
   private sortedUpTo = 0;
   private readonly sink: RowSink;
+  private readonly neverDeleted: (namespaceId: number) => boolean;
   private readonly answers = new Arena(ANSWER_CHUNK_BYTES);
 
-  constructor(cache: RecordCache, sink: RowSink) {
+  /** @param neverDeleted whether no key of the namespace was ever deleted: then there is no tombstone to look for */
+  constructor(cache: RecordCache, sink: RowSink, neverDeleted: (namespaceId: number) => boolean) {
     this.cache = cache;
     this.sink = sink;
+    this.neverDeleted = neverDeleted;
     this.history = new HistoryReads(sink);
   }
 
@@ -48,8 +51,13 @@ export class KeyStates {
   /** Fills records of the status `unknown`: one look-up for the live rows, a second one for the tombstones of the rest. */
   load(records: readonly KeyRecord[], reader: StoreReader): void {
     const missing = this.loadSection(records, LIVE, reader);
-    if (missing.length === 0) return;
-    for (const record of this.loadSection(missing, TOMBSTONE, reader)) record.status = "absent";
+    const perhapsDeleted: KeyRecord[] = [];
+    for (const record of missing) {
+      if (this.neverDeleted(record.namespaceId)) record.status = "absent";
+      else perhapsDeleted.push(record);
+    }
+    if (perhapsDeleted.length === 0) return;
+    for (const record of this.loadSection(perhapsDeleted, TOMBSTONE, reader)) record.status = "absent";
   }
 
   private loadSection(records: readonly KeyRecord[], section: number, reader: StoreReader): KeyRecord[] {

@@ -99,7 +99,9 @@ class CellMachine implements LoadableMachine {
   constructor(options: MachineOptions) {
     this.bootSettings = options.settings ?? DEFAULT_SETTINGS;
     this.sink = new RowSink(options.crc32);
-    this.keys = new KeyStates(new RecordCache(options.cacheBytesMax ?? CACHE_BYTES_DEFAULT), this.sink);
+    const cache = new RecordCache(options.cacheBytesMax ?? CACHE_BYTES_DEFAULT);
+    const neverDeleted = (id: number): boolean => this.state.namespaces.get(id)?.tombstones === 0;
+    this.keys = new KeyStates(cache, this.sink, neverDeleted);
     this.leases = new LeaseTable(this.sink, CACHE_LEASES_MAX);
     const requests = new PendingRows("requests", this.sink);
     this.clients = new ClientTable(requests, this.sink);
