@@ -15,6 +15,7 @@ import type { ApplyContext } from "./context.ts";
 import { RevisionWriter } from "./context.ts";
 import { leaseNotFound, refusal } from "./failures.ts";
 import type { Lease } from "./leases.ts";
+import { attachedLists } from "./attached-lists.ts";
 import { attachedKeys } from "./leases.ts";
 import type { KeyRecord } from "./records.ts";
 import type { NamespaceState } from "./state.ts";
@@ -68,7 +69,10 @@ export function applyRevoke(
 ): LeaseRevokeResult | Failure {
   const lease = context.leases.get(namespace.id, leaseId, context.reader);
   if (!lease.exists) return leaseNotFound(leaseId);
-  const { revision, deleted } = endLease(context, namespace, lease, "lease-revoked");
+  const { revision, deleted } = endLease(context, namespace, lease, {
+    cause: "lease-revoked",
+    attached: lease.keys === 0 ? [] : attachedKeys(namespace.id, leaseId, context.reader),
+  });
   return { kind: "lease-revoke", revision, deleted };
 }
 
@@ -76,9 +80,15 @@ export function applyRevoke(
 export function applyExpire(context: ApplyContext, command: ExpireCommand, term: Term): void {
   const namespace = context.state.namespaces.get(command.namespaceId);
   if (command.leaderTerm !== term || namespace === undefined) return;
-  for (const leaseId of command.leaseIds) {
-    const lease = context.leases.get(namespace.id, leaseId, context.reader);
-    if (lease.exists) endLease(context, namespace, lease, "lease-expired");
+  const { leases, reader } = context;
+  const ending = command.leaseIds.map((leaseId) => leases.get(namespace.id, leaseId, reader));
+  const attached = attachedLists(namespace.id, ending, reader);
+  for (const lease of ending) {
+    if (!lease.exists) continue;
+    endLease(context, namespace, lease, {
+      cause: "lease-expired",
+      attached: attached.get(lease.leaseId) ?? [],
+    });
   }
 }
 
@@ -95,14 +105,19 @@ export function applyCheckpoint(context: ApplyContext, command: CheckpointComman
   }
 }
 
-/** All keys of the lease go in one revision, in key order. */
+/**
+ * All keys of the lease go in one revision, in key order.
+ *
+ * @param ending.attached what the store lists for the lease
+ */
 function endLease(
   context: ApplyContext,
   namespace: NamespaceState,
   lease: Lease,
-  cause: Cause,
+  ending: { readonly cause: Cause; readonly attached: readonly Uint8Array[] },
 ): { readonly revision: Revision; readonly deleted: number } {
-  const records = recordsOf(context, lease);
+  const { cause, attached } = ending;
+  const records = recordsOf(context, lease, attached);
   assert(records.length === lease.keys, "a lease's count is that of its keys", {
     leaseId: lease.leaseId,
     counted: lease.keys,
@@ -129,13 +144,11 @@ function endLease(
  * The store's list and the batch's additions, sifted by what the records say: a listed key may have moved to another
  * lease or gone in this batch.
  */
-function recordsOf(context: ApplyContext, lease: Lease): KeyRecord[] {
+function recordsOf(context: ApplyContext, lease: Lease, attached: readonly Uint8Array[]): KeyRecord[] {
   if (lease.keys === 0) return [];
   const { keys, reader } = context;
   const candidates = new Set<KeyRecord>(lease.attached);
-  for (const key of attachedKeys(lease.namespaceId, lease.leaseId, reader)) {
-    candidates.add(keys.cache.obtain(lease.namespaceId, key));
-  }
+  for (const key of attached) candidates.add(keys.cache.obtain(lease.namespaceId, key));
   const all = [...candidates];
   const unknown = all.filter((record) => record.status === "unknown");
   if (unknown.length > 0) keys.load(unknown, reader);

@@ -66,7 +66,7 @@ export async function startCore(parts: CoreParts): Promise<Core> {
   const sessions = createSessionKeeper({
     electionTimeoutMs,
     checkpointIntervalMs: options.checkpointIntervalMs,
-    expireBatchMax: 512,
+    expireBatchMax: 32,
     lateTickMs: electionTimeoutMs / 2,
   });
   const replica = await createReplica(parts, hub);

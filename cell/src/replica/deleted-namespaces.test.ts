@@ -19,7 +19,7 @@ class World {
 
   constructor() {
     this.sessions = createSessionKeeper({
-      ...{ electionTimeoutMs: 1000, checkpointIntervalMs: 1000, expireBatchMax: 512, lateTickMs: 500 },
+      ...{ electionTimeoutMs: 1000, checkpointIntervalMs: 1000, expireBatchMax: 32, lateTickMs: 500 },
     });
     const machine = createMachine({ crc32 });
     machine.bootstrap();

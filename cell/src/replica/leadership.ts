@@ -9,7 +9,7 @@ import type {
   RetentionPolicy,
 } from "../machine/types.ts";
 import type { LogIndex, Term } from "../raft/types.ts";
-import type { SessionKeeper } from "../session/types.ts";
+import type { SessionKeeper, SessionWork } from "../session/types.ts";
 import type { CellState } from "./state.ts";
 
 export interface LeadershipOptions {
@@ -67,7 +67,10 @@ export class Leadership {
   changed(changes: readonly LeaseChange[]): void {
     if (changes.length === 0) return;
     const nowMs = this.#options.monotonicMs();
-    for (const change of changes) this.#options.sessions.applied(change, nowMs);
+    const { sessions } = this.#options;
+    for (const change of changes) sessions.applied(change, nowMs);
+    const standing = this.#standing;
+    if (standing.kind === "leading") this.#expireAll(standing.term, sessions.expireMore(nowMs));
   }
 
   /** At start, and when a snapshot replaced the state: the keeper learns every lease anew. */
@@ -88,11 +91,15 @@ export class Leadership {
     const standing = this.#standing;
     if (standing.kind !== "leading") return;
     const work = this.#options.sessions.tick(nowMs, quorumContactMs);
-    for (const { namespaceId, leaseIds } of work.expire) this.#expire(standing.term, namespaceId, leaseIds);
+    this.#expireAll(standing.term, work.expire);
     for (const { namespaceId, leases } of work.checkpoint)
       this.#checkpoint(standing.term, namespaceId, leases);
     if (work.proveLeadership) this.#prove(standing.term);
     this.#retain(nowMs);
+  }
+
+  #expireAll(term: Term, expire: SessionWork["expire"]): void {
+    for (const { namespaceId, leaseIds } of expire) this.#expire(term, namespaceId, leaseIds);
   }
 
   #expire(term: Term, namespaceId: NamespaceId, leaseIds: readonly LeaseId[]): void {

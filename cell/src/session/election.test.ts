@@ -30,12 +30,12 @@ describe("a deposed leader", () => {
     const member = leader({ expireBatchMax: 1 });
     for (let n = 0; n < 20; n += 1) member.grant(id(n), 1000);
     member.tickUntil(1200);
-    assert.equal(member.expired.length, 8);
+    assert.equal(member.expired.length, 4);
     member.keeper.follow();
     member.expired = [];
     member.lead();
     member.tickUntil(member.now + 4000);
-    assert.equal(member.expired.length, 8);
+    assert.equal(member.expired.length, 4);
   });
 });
 

@@ -9,7 +9,7 @@ import type { LeaseId, Revision } from "@lockstep/gateway/coordinator";
 import type { LeaseChange } from "../machine/types.ts";
 import type { Term } from "../raft/types.ts";
 import { createSessionKeeper } from "./keeper.ts";
-import type { SessionKeeper, SessionOptions } from "./types.ts";
+import type { SessionKeeper, SessionOptions, SessionWork } from "./types.ts";
 
 const OPTIONS: SessionOptions = {
   electionTimeoutMs: 1000,
@@ -112,6 +112,9 @@ class Cell {
       case 4:
       case 5:
         this.#commit(1 + this.#draw(4));
+        for (const peer of this.peers) {
+          this.#proposeExpiries(peer, peer.keeper.expireMore(this.now), "accept");
+        }
         break;
       default:
         this.#renew();
@@ -195,11 +198,15 @@ class Cell {
       if (peer === this.#leader && this.#draw(3) !== 2) peer.keeper.leadershipProved(this.now, this.now);
       return;
     }
-    for (const { leaseIds } of work.expire) {
+    this.#proposeExpiries(peer, work.expire, fate);
+    for (const { leases } of work.checkpoint) this.#propose(peer, { kind: "checkpoint", leases }, fate);
+  }
+
+  #proposeExpiries(peer: Peer, expire: SessionWork["expire"], fate: "accept" | "refuse" | "unknown"): void {
+    for (const { leaseIds } of expire) {
       const leases = leaseIds.map((leaseId) => ({ leaseId, remainingMs: 0 }));
       this.#propose(peer, { kind: "expire", leases }, fate);
     }
-    for (const { leases } of work.checkpoint) this.#propose(peer, { kind: "checkpoint", leases }, fate);
   }
 
   #propose(peer: Peer, what: Pick<Proposal, "kind" | "leases">, fate: "accept" | "refuse" | "unknown"): void {
@@ -296,7 +303,7 @@ describe("session keeper beside a twin that scans all leases", () => {
   it("expires exactly what the twin finds due, at most a wheel bucket later, and nothing that is not", () => {
     fc.assert(
       fc.property(fc.array(operation, { minLength: 20, maxLength: 400, size: "max" }), (operations) => {
-        const options = { ...OPTIONS, expireBatchMax: 512, checkpointIntervalMs: 10 ** 9 };
+        const options = { ...OPTIONS, expireBatchMax: 32, checkpointIntervalMs: 10 ** 9 };
         const keeper = createSessionKeeper(options);
         const twin = new Twin();
         let now = 0;

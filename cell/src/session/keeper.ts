@@ -22,8 +22,15 @@ import { NONE } from "./slot-lists.ts";
 import { READY, TimingWheel, WHEEL_TICK_MS } from "./timing-wheel.ts";
 import type { RenewalAnswer, SessionKeeper, SessionOptions, SessionWork } from "./types.ts";
 
-/** Expiries on their way through the log, in batches of `expireBatchMax`: more only queue up before the writes. */
-const EXPIRE_BATCHES_OUTSTANDING_MAX = 8;
+/**
+ * Expiries on their way through the log, in batches of `expireBatchMax`. They may all stand in one entry, and the clients'
+ * requests wait while it is applied: with a thousand, for as long as makes the others elect another leader.
+ */
+const EXPIRE_BATCHES_OUTSTANDING_MAX = 4;
+/** 100,000 sessions that end together are gone within 8 s, and the processor is left to the others for half of that. */
+const EXPIRIES_PER_MS_MAX = 13;
+/** What a pause may save up: the next follow each other as fast as they are committed until it is used. */
+const EXPIRIES_SAVED_MAX = 650;
 /** Leases named by the checkpoint commands of one tick. */
 const CHECKPOINTS_PER_TICK_MAX = 4096;
 const CHECKPOINT_BATCH_MAX = 512;
@@ -61,6 +68,9 @@ class Keeper implements SessionKeeper {
   /** Leadership must be proved by a round started at this time or later; undefined: it need not be. */
   #proveSinceMs: number | undefined;
   #expiring = 0;
+  /** Expiries that may be proposed now: see {@link EXPIRIES_PER_MS_MAX}. */
+  #expiriesAllowed = EXPIRIES_SAVED_MAX;
+  #allowedMs = -Infinity;
   /** Slots to clear a checkpoint of, in order; stale ones are skipped by their proposal state. */
   #clearQueue: number[] = [];
   /** Deleted namespaces whose leases are not all gone from here yet. */
@@ -213,6 +223,12 @@ class Keeper implements SessionKeeper {
     const checkpoint = this.#proposeCheckpoints(checkpoints, nowMs);
     if (expire.length === 0 && checkpoint.length === 0) return NO_WORK;
     return { expire, checkpoint, proveLeadership: false };
+  }
+
+  expireMore(nowMs: number): SessionWork["expire"] {
+    this.#see(nowMs);
+    if (!this.#leading || this.#wheel.lists.head(READY) === NONE || !this.#mayAcknowledge(nowMs)) return [];
+    return this.#proposeExpiries(nowMs);
   }
 
   leadershipProved(startedMs: number, nowMs: number): void {
@@ -418,8 +434,9 @@ class Keeper implements SessionKeeper {
     const lists = this.#wheel.lists;
     const batches = new NamespaceBatches<LeaseId>(expireBatchMax);
     const outstandingMax = EXPIRE_BATCHES_OUTSTANDING_MAX * expireBatchMax;
+    this.#allowExpiries(nowMs);
     for (let slot = lists.head(READY); slot !== NONE; slot = lists.head(READY)) {
-      if (this.#expiring >= outstandingMax) break;
+      if (this.#expiring >= outstandingMax || this.#expiriesAllowed < 1) break;
       lists.remove(slot);
       const again = table.proposal[slot] === PROPOSAL.expireDoubtful;
       // A checkpoint being cleared for a renewal: comes back when that is settled.
@@ -432,9 +449,16 @@ class Keeper implements SessionKeeper {
       assert(leaseId !== undefined, "a listed slot holds a lease", { slot });
       if (!again) table.proposal[slot] = PROPOSAL.expire;
       this.#expiring += 1;
+      this.#expiriesAllowed -= 1;
       batches.add(table.namespaceOf(slot), leaseId);
     }
     return batches.map((namespaceId, leaseIds) => ({ namespaceId, leaseIds }));
+  }
+
+  #allowExpiries(nowMs: number): void {
+    const more = (nowMs - this.#allowedMs) * EXPIRIES_PER_MS_MAX;
+    this.#expiriesAllowed = Math.min(EXPIRIES_SAVED_MAX, this.#expiriesAllowed + Math.max(0, more));
+    this.#allowedMs = Math.max(this.#allowedMs, nowMs);
   }
 
   #proposeCheckpoints(slots: readonly number[], nowMs: number): readonly CheckpointBatch[] {

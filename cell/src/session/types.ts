@@ -11,7 +11,7 @@ export interface SessionOptions {
   readonly electionTimeoutMs: number;
   /** A lease unrenewed for this long gets a remaining-time checkpoint. Default 5 min. */
   readonly checkpointIntervalMs: number;
-  /** Leases named by one expiry command. Default 512. */
+  /** Leases named by one expiry command; up to four of these are on their way at a time. Default 32. */
   readonly expireBatchMax: number;
   /** A tick later than this after the last is late: leadership must be proved before anything expires or renews. */
   readonly lateTickMs: number;
@@ -90,6 +90,11 @@ export interface SessionKeeper {
 
   /** Call about every 100 ms, and after every wake-up. */
   tick(nowMs: number, quorumContactMs: number): SessionWork;
+  /**
+   * Call when expiries were applied: those that follow, so that many leases which ended together go in small steps, one
+   * after the other, and not in a large one with each tick. Nothing while a tick would not expire anything either.
+   */
+  expireMore(nowMs: number): SessionWork["expire"];
   /**
    * A quorum confirmed leadership in a round that was started at `startedMs`: at or after the tick that asked for it,
    * or it proves nothing and is ignored.

@@ -124,7 +124,7 @@ export class TestMember {
       sessions: createSessionKeeper({
         electionTimeoutMs: TICK_MS * ELECTION_TICKS,
         checkpointIntervalMs: 1_000_000,
-        expireBatchMax: 512,
+        expireBatchMax: 32,
         lateTickMs: (TICK_MS * ELECTION_TICKS) / 2,
       }),
       state,

@@ -8,7 +8,7 @@ export const MINUTE: number = 60_000;
 export const OPTIONS: SessionOptions = {
   electionTimeoutMs: 1000,
   checkpointIntervalMs: 5 * MINUTE,
-  expireBatchMax: 512,
+  expireBatchMax: 32,
   lateTickMs: 500,
 };
 export const id = (n: number | string): LeaseId => String(n) as LeaseId;
@@ -52,15 +52,26 @@ export class Member {
   tick(ms = 100): SessionWork {
     this.now += ms;
     this.lastWork = this.keeper.tick(this.now, this.contact === "fresh" ? this.now : this.contact);
-    for (const { leaseIds } of this.lastWork.expire) {
-      this.expired.push(...leaseIds);
-      for (const leaseId of leaseIds) this.asked.push(`expire ${leaseId} at ${this.now}`);
-    }
+    this.#sawExpiries(this.lastWork.expire);
     for (const { leases } of this.lastWork.checkpoint) {
       for (const lease of leases)
         this.asked.push(`checkpoint ${lease.leaseId}=${lease.remainingMs} at ${this.now}`);
     }
     return this.lastWork;
+  }
+
+  /** What follows when expiries were applied. */
+  more(): SessionWork["expire"] {
+    const expire = this.keeper.expireMore(this.now);
+    this.#sawExpiries(expire);
+    return expire;
+  }
+
+  #sawExpiries(expire: SessionWork["expire"]): void {
+    for (const { leaseIds } of expire) {
+      this.expired.push(...leaseIds);
+      for (const leaseId of leaseIds) this.asked.push(`expire ${leaseId} at ${this.now}`);
+    }
   }
 
   tickUntil(time: number): void {
