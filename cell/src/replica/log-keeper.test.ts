@@ -11,18 +11,19 @@ const ENTRY_BYTES = 100;
 
 /** A store whose barriers end when the test says so. */
 class World {
-  readonly state: { appliedIndex: LogIndex; store: Store };
+  readonly state: { appliedIndex: LogIndex; store: Store; logicalBytes: number };
   readonly released: number[] = [];
   readonly fatal: Error[] = [];
   /** Of the core's log. */
   first = 1;
   pinned: LogIndex | undefined;
+  awaited: LogIndex | undefined;
   #barrier = Promise.withResolvers<undefined>();
   barriers = 0;
   readonly keeper: LogKeeper;
 
   constructor() {
-    this.state = { appliedIndex: 0 as LogIndex, store: this.store() };
+    this.state = { appliedIndex: 0 as LogIndex, store: this.store(), logicalBytes: Number.MAX_SAFE_INTEGER };
     const raft: Pick<RaftNode, "termAt" | "compact"> = {
       termAt: (index) => (index >= this.first - 1 ? (1 as Term) : undefined),
       compact: (index) => void (this.first = index + 1),
@@ -36,6 +37,7 @@ class World {
       fatal: (error) => void this.fatal.push(error),
       keepBytes: KEEP_BYTES,
       pinned: () => this.pinned,
+      awaited: () => this.awaited,
     });
   }
 
@@ -57,6 +59,14 @@ class World {
     if (error === undefined) this.#barrier.resolve(undefined);
     else this.#barrier.reject(error);
     await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  /** One entry a second. */
+  async seconds(count: number): Promise<void> {
+    for (let second = 0; second < count; second += 1) {
+      this.apply(1);
+      await this.second();
+    }
   }
 
   /** A second passes, and its barrier. */
@@ -108,6 +118,29 @@ describe("the log keeper", () => {
       await world.second();
     }
     assert.ok((world.released.at(-1) ?? 0) > 3, "the stream starts over instead of filling the disk");
+  });
+
+  it("what a member lacks that is expected back stays, up to a bound, and goes once it is not awaited any more", async () => {
+    const world = new World();
+    world.awaited = 3 as LogIndex;
+    await world.seconds(30);
+    assert.ok(world.released.every((index) => index <= 3));
+    world.awaited = undefined;
+    await world.seconds(1);
+    const kept = world.state.appliedIndex - (world.released.at(-1) ?? 0);
+    assert.ok(kept * ENTRY_BYTES <= KEEP_BYTES + 2 * ENTRY_BYTES, `kept ${String(kept)} entries`);
+    world.awaited = world.released.at(-1) as LogIndex;
+    await world.seconds(90);
+    assert.ok(world.first > world.awaited + 1, "it gets the state instead");
+  });
+
+  it("more log than there is state is not kept for a member that is expected back", async () => {
+    const world = new World();
+    world.awaited = 3 as LogIndex;
+    world.state.logicalBytes = 2 * KEEP_BYTES;
+    await world.seconds(30);
+    const kept = (world.state.appliedIndex - (world.released.at(-1) ?? 0)) * ENTRY_BYTES;
+    assert.ok(kept >= KEEP_BYTES && kept <= 2 * KEEP_BYTES + 2 * ENTRY_BYTES, `kept ${String(kept)} bytes`);
   });
 
   it("one barrier runs at a time, and none when nothing was applied", async () => {

@@ -12,9 +12,14 @@ export interface LogKeeperOptions {
   readonly keepBytes: number;
   /** A snapshot being sent needs the log after this index (R33); undefined: none is. */
   readonly pinned: () => LogIndex | undefined;
+  /** The log after this index would spare a member that is expected back a stream of the state; undefined: none. */
+  readonly awaited: () => LogIndex | undefined;
 }
 
-/** Beyond this much log a snapshot being sent no longer holds it back: the receiver then starts over. */
+/**
+ * Beyond this many times the kept bytes nothing holds the log back any longer: a snapshot's receiver then starts over,
+ * and a member that was away gets the state.
+ */
 const PIN_BYTES_FACTOR = 8;
 /** Marks in the bytes that are kept: a cell with little to write must not collect one a second for days. */
 const MARKS_IN_KEPT_BYTES = 64;
@@ -100,17 +105,32 @@ export class LogKeeper {
   }
 
   #releasable(): LogIndex | undefined {
-    const { keepBytes, pinned } = this.#options;
+    const { keepBytes, pinned, awaited, state } = this.#options;
+    if (this.#marks[0] === undefined || this.#keptBehind(this.#marks[0]) < keepBytes) return undefined;
+    const heldBytesMax = keepBytes * PIN_BYTES_FACTOR;
+    const holds = [
+      { after: pinned(), bytesMax: heldBytesMax },
+      // More log than there is state would not spare anybody anything.
+      { after: awaited(), bytesMax: Math.min(heldBytesMax, Math.max(keepBytes, state.logicalBytes)) },
+    ];
     let target: LogIndex | undefined;
     while (true) {
       const oldest = this.#marks[0];
-      if (oldest === undefined || this.#totalBytes - oldest.totalBytes < keepBytes) break;
-      const pin = pinned();
-      const overPinned = this.#totalBytes - oldest.totalBytes > keepBytes * PIN_BYTES_FACTOR;
-      if (pin !== undefined && oldest.index > pin && !overPinned) break;
+      if (oldest === undefined) break;
+      const bytes = this.#keptBehind(oldest);
+      if (bytes < keepBytes) break;
+      const isHeld = holds.some(
+        ({ after, bytesMax }) => after !== undefined && oldest.index > after && bytes <= bytesMax,
+      );
+      if (isHeld) break;
       target = oldest.index;
       this.#marks.shift();
     }
     return target;
+  }
+
+  /** How much log stays when it is released up to a mark. */
+  #keptBehind(mark: { readonly totalBytes: number }): number {
+    return this.#totalBytes - mark.totalBytes;
   }
 }

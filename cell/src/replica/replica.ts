@@ -21,16 +21,15 @@ import type { Wal } from "../wal/types.ts";
 import type { WatchHub } from "../watch/types.ts";
 import { AppendLane } from "./append-lane.ts";
 import { ApplyQueue } from "./apply-queue.ts";
+import { awaitedIndex } from "./awaited-log.ts";
 import { DivergenceDetector } from "./divergence.ts";
 import type { Environment, Measure } from "./environment.ts";
 import { Hearing } from "./hearing.ts";
 import type { Leadership } from "./leadership.ts";
 import { LogKeeper } from "./log-keeper.ts";
-import { Proposals } from "./proposals.ts";
-import type { Waiter } from "./proposals.ts";
-import { ReadRounds } from "./reads.ts";
 import { Newcomers, peerAddressOf } from "./newcomers.ts";
-import type { PendingRead } from "./reads.ts";
+import { Proposals, type Waiter } from "./proposals.ts";
+import { ReadRounds, type PendingRead } from "./reads.ts";
 import type { Snapshots } from "./snapshots.ts";
 import type { SpaceWatch } from "./space.ts";
 import { StallWatch } from "./stall-watch.ts";
@@ -155,6 +154,7 @@ export class Replica {
       fatal,
       keepBytes: parts.logKeepBytes,
       pinned: () => this.#connections?.snapshots.pinnedIndex(),
+      awaited: () => awaitedIndex({ ...parts, hearing: this.hearing }),
     });
     this.#lane = new AppendLane({
       wal,

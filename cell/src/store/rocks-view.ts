@@ -12,6 +12,11 @@ const EMPTY_VALUE: Uint8Array = new Uint8Array(0);
 interface Cursors {
   readonly forward: NativeIterator;
   readonly backward: NativeIterator;
+  /**
+   * What the forward cursor has fetched and no scan has taken, in alternation of key and value, if the next scan begins
+   * right after the last one: a stream of everything then neither seeks nor fetches anything twice.
+   */
+  ahead: { readonly after: Uint8Array; readonly rows: readonly (Buffer | undefined)[] } | undefined;
 }
 
 /**
@@ -41,7 +46,7 @@ export class RocksView implements StoreView {
       });
     const entries = KEYSPACES.map((keyspace): [Keyspace, Cursors] => [
       keyspace,
-      { forward: make(keyspace, false), backward: make(keyspace, true) },
+      { forward: make(keyspace, false), backward: make(keyspace, true), ahead: undefined },
     ]);
     this.#cursors = Object.fromEntries(entries) as Record<Keyspace, Cursors>;
     this.#onClose = onClose;
@@ -50,7 +55,9 @@ export class RocksView implements StoreView {
   get(keyspace: Keyspace, key: Uint8Array): Uint8Array | undefined {
     this.#mustBeOpen();
     if (key.length === 0) return undefined;
-    const { forward } = this.#cursors[keyspace];
+    const cursors = this.#cursors[keyspace];
+    const { forward } = cursors;
+    cursors.ahead = undefined;
     forward._seekSync(key);
     const [found, value] = forward._nextvSync(1).rows;
     return found !== undefined && Buffer.compare(found, key) === 0 ? value : undefined;
@@ -63,18 +70,16 @@ export class RocksView implements StoreView {
   scan(keyspace: Keyspace, options: ScanOptions): Row[] {
     this.#mustBeOpen();
     if (!scanWanted(options)) return [];
-    const { forward, backward } = this.#cursors[keyspace];
-    const cursor = options.reverse === true ? backward : forward;
-    if (options.reverse === true) cursor._seekSync(nonEmpty(options.to ?? AFTER_LAST_KEY));
-    else cursor._seekSync(nonEmpty(options.from));
+    const cursors = this.#cursors[keyspace];
+    if (options.reverse !== true) return scanForward(cursors, options);
+    cursors.backward._seekSync(nonEmpty(options.to ?? AFTER_LAST_KEY));
     const taker = new RowTaker(options);
-    for (;;) {
-      const { rows, finished } = cursor._nextvSync(Math.min(FETCH_ROWS_MAX, taker.wanted));
-      for (let at = 0; at + 1 < rows.length; at += 2) {
-        if (!taker.take(rows[at], rows[at + 1])) return taker.rows;
-      }
-      if (finished) return taker.rows;
+    while (!taker.full) {
+      const { rows, finished } = cursors.backward._nextvSync(Math.min(FETCH_ROWS_MAX, taker.wanted));
+      taker.takeAll(rows);
+      if (finished) break;
     }
+    return taker.rows;
   }
 
   close(): void {
@@ -93,14 +98,51 @@ export class RocksView implements StoreView {
   }
 }
 
+function scanForward(cursors: Cursors, options: ScanOptions): Row[] {
+  const taker = new RowTaker(options);
+  const { forward, ahead } = cursors;
+  cursors.ahead = undefined;
+  let rest: readonly (Buffer | undefined)[] = [];
+  if (ahead !== undefined && isRightAfter(options.from, ahead.after)) rest = taker.takeAll(ahead.rows);
+  else forward._seekSync(nonEmpty(options.from));
+  while (!taker.full) {
+    const { rows, finished } = forward._nextvSync(Math.min(FETCH_ROWS_MAX, taker.wanted));
+    rest = taker.takeAll(rows);
+    if (finished) break;
+  }
+  const last = taker.rows.at(-1);
+  if (last !== undefined) cursors.ahead = { after: last.key, rows: rest };
+  return taker.rows;
+}
+
+/** Whether no key lies between the two: `from` is the smallest one after `key`. */
+function isRightAfter(from: Uint8Array, key: Uint8Array): boolean {
+  return (
+    from.length === key.length + 1 && from.at(-1) === 0 && Buffer.compare(from.subarray(0, -1), key) === 0
+  );
+}
+
 /** Applies a scan's bounds to rows as they come. */
 class RowTaker {
   readonly rows: Row[] = [];
   readonly #options: ScanOptions;
+  /** The scan has all it may have. */
+  full = false;
   #bytes = 0;
 
   constructor(options: ScanOptions) {
     this.#options = options;
+  }
+
+  /** @param flat key, value, key, value, … @returns those that were not looked at, or were beyond the scan's end. */
+  takeAll(flat: readonly (Buffer | undefined)[]): readonly (Buffer | undefined)[] {
+    for (let at = 0; at + 1 < flat.length; at += 2) {
+      const taken = this.rows.length;
+      if (this.#take(flat[at], flat[at + 1])) continue;
+      this.full = true;
+      return flat.slice(this.rows.length > taken ? at + 2 : at);
+    }
+    return [];
   }
 
   /** Rows to fetch at most: one more than the limit, for the upper bound that a reverse scan leaves out. */
@@ -109,7 +151,7 @@ class RowTaker {
   }
 
   /** @returns false when the scan has all it may have. */
-  take(key: Buffer | undefined, value: Buffer | undefined): boolean {
+  #take(key: Buffer | undefined, value: Buffer | undefined): boolean {
     const { from, to, reverse, limit, bytesMax, keysOnly } = this.#options;
     if (key === undefined || this.rows.length >= limit) return false;
     const belowEnd = to === undefined || Buffer.compare(key, to) < 0;
