@@ -69,5 +69,8 @@ LABEL org.opencontainers.image.title="lockstep-cell" \
 COPY --from=build-cell --chown=65532:65532 /out/data /var/lib/lockstep
 COPY --from=build-cell /out/app /app
 EXPOSE 7400 7401 7402 7403 7404
+# glibc's allocator keeps less for nobody: a sixth of a member's memory.
+ENV MALLOC_ARENA_MAX=2 \
+    MALLOC_MMAP_THRESHOLD_=131072
 # A young generation of 16 MB: more would be given to garbage that is short-lived anyway, and a member shares its node.
 ENTRYPOINT ["node", "--max-semi-space-size=16", "/app/dist/main.js"]

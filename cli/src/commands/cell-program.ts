@@ -32,10 +32,21 @@ function missing(what: string): CliError {
   );
 }
 
-/** A member's environment: this one's, and the folder of compiled code that this program was started with. */
+/**
+ * What keeps glibc's allocator small: RocksDB and Node's buffers take and give back pieces of all sizes on several
+ * threads, and by its defaults the allocator keeps much of that for nobody (measured with 250,000 keys: 350 to 440 MB
+ * resident without, 270 to 390 MB with). Other allocators do not know these names. The images set the same.
+ */
+const ALLOCATOR: NodeJS.ProcessEnv = { MALLOC_ARENA_MAX: "2", MALLOC_MMAP_THRESHOLD_: "131072" };
+
+/**
+ * A member's environment: this one's, the folder of compiled code that this program was started with, and settings of
+ * the allocator where this one has none.
+ */
 export function cellEnvironment(): NodeJS.ProcessEnv {
   const folder = process.env["NODE_COMPILE_CACHE"] ?? getCompileCacheDir();
-  return folder === undefined ? process.env : { ...process.env, NODE_COMPILE_CACHE: folder };
+  const own = { ...ALLOCATOR, ...process.env };
+  return folder === undefined ? own : { ...own, NODE_COMPILE_CACHE: folder };
 }
 
 /** Runs one subcommand of the member's program in the foreground and answers with its exit code. */
