@@ -74,6 +74,31 @@ describe("a member whose log is gone at the leader", () => {
     assert.ok(reasons.has("not ready: taking in the state of another member"), [...reasons].join(", "));
   });
 
+  it("was away for a short time only: it goes on from the log, though more was written than is always kept", async () => {
+    const leader = await cell.leader();
+    const follower = cell.members.find((member) => member !== leader);
+    assert.ok(follower !== undefined);
+    await cell.agreedDigest();
+    await follower.kill();
+    const client = await connect({ endpoints: cell.endpoints });
+    const value = Buffer.alloc(8 * 1024, 3);
+    for (let round = 0; round < 3; round += 1) {
+      // 80 KiB each, and a barrier, at which log is released.
+      for (let n = 0; n < 10; n += 1) await client.put(`k${String(n)}`, value);
+      const { appliedIndex } = await leader.adminApi.status();
+      await until("a barrier", async () => {
+        const { barrierIndex } = await leader.adminApi.status();
+        return barrierIndex >= appliedIndex ? true : undefined;
+      });
+    }
+    client.close();
+    const installations = (): number => follower.log().split("state installed from the leader").length;
+    const before = installations();
+    follower.start();
+    await cell.agreedDigest();
+    assert.equal(installations(), before);
+  });
+
   it("restarts after the installation from its own disk", async () => {
     for (const member of cell.members) await member.kill();
     for (const member of cell.members) member.start();

@@ -172,6 +172,7 @@ export class Snapshots {
         new Promise<void>((resolve, reject) => {
           if (this.#receiving !== receiver) return reject(new Error("another state took its place"));
           const { environment, raft } = this.#options;
+          environment.log.info("state received", { from, index: header.snapshot.index });
           const cancel = environment.after(DECISION_MS_MAX, () =>
             reject(new Error("the state was not installed in time")),
           );
