@@ -68,6 +68,8 @@ export async function startCore(parts: CoreParts): Promise<Core> {
     checkpointIntervalMs: options.checkpointIntervalMs,
     expireBatchMax: 32,
     lateTickMs: electionTimeoutMs / 2,
+    // Clients are not told it.
+    hashSeed: Number.parseInt(identity.incarnation.slice(0, 8), 16),
   });
   const replica = await createReplica(parts, hub);
   replica.newcomers.logged(folder.initial.entries);

@@ -15,15 +15,16 @@ describe("remaining-time checkpoints", () => {
 
   it("are written only for a lease that went unrenewed for a whole interval", () => {
     const member = leader();
-    member.grant(id("renewed"), HOUR);
-    member.grant(id("idle"), HOUR);
-    member.grant(id("short"), 60_000);
+    const [renewed, idle, short] = [id(11), id(12), id(13)];
+    member.grant(renewed, HOUR);
+    member.grant(idle, HOUR);
+    member.grant(short, 60_000);
     for (let minute = 1; minute <= 9; minute += 1) {
       member.tickUntil(minute * MINUTE);
-      assert.deepEqual(member.renew(id("renewed"), id("short"))(), remaining(HOUR, 60_000));
+      assert.deepEqual(member.renew(renewed, short)(), remaining(HOUR, 60_000));
     }
     const [line, ...rest] = member.asked;
-    const [, left, at] = /^checkpoint idle=(\d+) at (\d+)$/.exec(line!)!;
+    const [, left, at] = /^checkpoint 12=(\d+) at (\d+)$/.exec(line!)!;
     assert.equal(Number(left) + Number(at), HOUR);
     assert.ok(Number(at) >= 5 * MINUTE && Number(at) <= 5 * MINUTE + 200);
     assert.deepEqual(rest, []);

@@ -73,12 +73,12 @@ class Keeper implements SessionKeeper {
   #allowedMs = -Infinity;
   /** Slots to clear a checkpoint of, in order; stale ones are skipped by their proposal state. */
   #clearQueue: number[] = [];
-  /** Deleted namespaces whose leases are not all gone from here yet. */
-  readonly #forgetting = new Set<NamespaceId>();
+  /** Deleted namespaces whose leases are not all gone from here yet, and the slot that the rest stand behind. */
+  readonly #forgetting = new Map<NamespaceId, number>();
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.#table = new LeaseTable((capacity) => this.#wheel.lists.grow(capacity));
+    this.#table = new LeaseTable(options.hashSeed ?? 0, (capacity) => this.#wheel.lists.grow(capacity));
     this.#wheel = new TimingWheel(this.#table.capacity, (slot) => this.#dueMs(slot));
   }
 
@@ -108,17 +108,13 @@ class Keeper implements SessionKeeper {
   }
 
   forget(namespaceId: NamespaceId, max: number): readonly LeaseId[] {
-    const slots = this.#table.slotsOf(namespaceId);
-    if (slots === undefined) return [];
-    // Nothing positive is said about the others either, which are there until the next call.
-    this.#forgetting.add(namespaceId);
-    const some: LeaseId[] = [];
-    // The map may lose what it is asked for while it is walked.
-    for (const [leaseId, slot] of slots) {
-      if (some.length >= max) break;
-      some.push(leaseId);
-      this.#ended(slot);
-    }
+    const from = this.#forgetting.get(namespaceId) ?? 0;
+    const slots = this.#table.slotsOf(namespaceId, from, max);
+    const some = slots.map((slot) => this.#idOf(slot));
+    // Nothing positive is said about the others either, which are there until the next call. None is granted any more,
+    // so that all of them stand behind those that are gone.
+    this.#forgetting.set(namespaceId, slots.at(-1) ?? from);
+    for (const slot of slots) this.#ended(slot);
     if (some.length < max) this.#forgetting.delete(namespaceId);
     return some;
   }
@@ -147,7 +143,7 @@ class Keeper implements SessionKeeper {
     const table = this.#table;
     const spreadMsMax = SPREAD_MS_PER_LEASES * Math.ceil(table.count / SPREAD_LEASES);
     for (let slot = 0; slot < table.slotsUsed; slot += 1) {
-      if (table.idOf(slot) === undefined) continue;
+      if (!table.has(slot)) continue;
       const checkpointMs = table.checkpointMs[slot] ?? 0;
       const countedMs = checkpointMs > 0 ? checkpointMs : (table.ttlMs[slot] ?? 0);
       const spreadMs = Math.min(countedMs * SPREAD_SHARE, spreadMsMax) * fractionOf(slot);
@@ -177,10 +173,10 @@ class Keeper implements SessionKeeper {
     const remainingMs = new Array<number>(leaseIds.length);
     let anyWaits = false;
     if (this.#mayAcknowledge(nowMs)) {
-      const slots = this.#table.slotsOf(request.namespaceId);
+      const { namespaceId } = request;
       for (let at = 0; at < leaseIds.length; at += 1) {
         const leaseId = leaseIds[at];
-        const slot = leaseId === undefined ? undefined : slots?.get(leaseId);
+        const slot = leaseId === undefined ? undefined : this.#table.slot(namespaceId, leaseId);
         const remaining = slot === undefined ? 0 : this.#renewSlot(slot, nowMs);
         remainingMs[at] = remaining;
         if (remaining < 0) anyWaits = true;
@@ -295,6 +291,12 @@ class Keeper implements SessionKeeper {
     const slot = this.#table.slot(namespaceId, leaseId);
     assert(slot !== undefined, "a lease that changes was granted", { namespaceId, leaseId });
     return slot;
+  }
+
+  #idOf(slot: number): LeaseId {
+    const leaseId = this.#table.idOf(slot);
+    assert(leaseId !== undefined, "the slot holds a lease", { slot });
+    return leaseId;
   }
 
   #proposed(namespaceId: NamespaceId, leaseId: LeaseId, proposal: number): number | undefined {
@@ -445,12 +447,10 @@ class Keeper implements SessionKeeper {
         this.#wheel.schedule(slot);
         continue;
       }
-      const leaseId = table.idOf(slot);
-      assert(leaseId !== undefined, "a listed slot holds a lease", { slot });
       if (!again) table.proposal[slot] = PROPOSAL.expire;
       this.#expiring += 1;
       this.#expiriesAllowed -= 1;
-      batches.add(table.namespaceOf(slot), leaseId);
+      batches.add(table.namespaceOf(slot), this.#idOf(slot));
     }
     return batches.map((namespaceId, leaseIds) => ({ namespaceId, leaseIds }));
   }
@@ -465,14 +465,12 @@ class Keeper implements SessionKeeper {
     const batches = new NamespaceBatches<CheckpointBatch["leases"][number]>(CHECKPOINT_BATCH_MAX);
     const table = this.#table;
     const add = (slot: number, proposal: number, remainingMs: number): void => {
-      const leaseId = table.idOf(slot);
-      assert(leaseId !== undefined, "a checkpointed slot holds a lease", { slot });
       table.proposal[slot] = proposal;
-      batches.add(table.namespaceOf(slot), { leaseId, remainingMs });
+      batches.add(table.namespaceOf(slot), { leaseId: this.#idOf(slot), remainingMs });
     };
     const clear = this.#clearQueue.splice(0, CHECKPOINTS_PER_TICK_MAX);
     for (const slot of clear) {
-      if (table.idOf(slot) !== undefined && table.proposal[slot] === PROPOSAL.clearQueued) {
+      if (table.has(slot) && table.proposal[slot] === PROPOSAL.clearQueued) {
         add(slot, PROPOSAL.clear, 0);
       }
     }

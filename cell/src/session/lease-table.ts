@@ -1,4 +1,4 @@
-import type { LeaseId } from "@lockstep/gateway/coordinator";
+import { LeaseSlots, type LeaseId } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import type { NamespaceId } from "../machine/types.ts";
 
@@ -17,8 +17,8 @@ export const PROPOSAL = {
 } as const;
 
 /**
- * Leases in typed arrays: a lease is a slot. About 50 bytes each, and the id once, with its place in a map. Slots are
- * reused; the arrays double when none is free.
+ * Leases in typed arrays: a lease is a slot, about 80 bytes with its place in the timing wheel. Slots are reused; the
+ * arrays double when none is free.
  */
 export class LeaseTable {
   ttlMs: Float64Array = new Float64Array(CAPACITY_FIRST);
@@ -30,20 +30,17 @@ export class LeaseTable {
   checkpointAtMs: Float64Array = new Float64Array(CAPACITY_FIRST);
   /** Leader only: one of {@link PROPOSAL}. */
   proposal: Uint8Array = new Uint8Array(CAPACITY_FIRST);
-  #namespaceId = new Uint32Array(CAPACITY_FIRST);
-  /** undefined: the slot is free. */
-  readonly #ids: (LeaseId | undefined)[] = [];
-  readonly #free: number[] = [];
-  readonly #slots = new Map<NamespaceId, Map<LeaseId, number>>();
+  readonly #slots: LeaseSlots;
   readonly #onGrow: (capacity: number) => void;
-  #count = 0;
 
-  constructor(onGrow: (capacity: number) => void) {
+  /** @param hashSeed any number that clients do not know */
+  constructor(hashSeed: number, onGrow: (capacity: number) => void) {
+    this.#slots = new LeaseSlots(hashSeed, (capacity) => this.#grow(capacity));
     this.#onGrow = onGrow;
   }
 
   get count(): number {
-    return this.#count;
+    return this.#slots.count;
   }
 
   get capacity(): number {
@@ -52,59 +49,58 @@ export class LeaseTable {
 
   /** Slots ever used: the bound of a loop over all of them. */
   get slotsUsed(): number {
-    return this.#ids.length;
-  }
-
-  slotsOf(namespaceId: NamespaceId): ReadonlyMap<LeaseId, number> | undefined {
-    return this.#slots.get(namespaceId);
+    return this.#slots.slotsUsed;
   }
 
   slot(namespaceId: NamespaceId, leaseId: LeaseId): number | undefined {
-    return this.#slots.get(namespaceId)?.get(leaseId);
+    return this.#slots.slot(namespaceId, leaseId);
   }
 
+  /** Whether the slot holds a lease. */
+  has(slot: number): boolean {
+    return this.#slots.has(slot);
+  }
+
+  /** A text made anew each time; undefined: the slot is free. */
   idOf(slot: number): LeaseId | undefined {
-    return this.#ids[slot];
+    return this.#slots.idOf(slot);
   }
 
   namespaceOf(slot: number): NamespaceId {
-    return this.#namespaceId[slot] ?? 0;
+    return this.#slots.scopeOf(slot);
+  }
+
+  /** At most `max` slots of the namespace's leases, from slot `from` on. */
+  slotsOf(namespaceId: NamespaceId, from: number, max: number): number[] {
+    const slots = this.#slots;
+    const some: number[] = [];
+    const wanted = Math.min(max, slots.countOf(namespaceId));
+    for (let slot = from; slot < slots.slotsUsed && some.length < wanted; slot += 1) {
+      if (slots.scopeOf(slot) === namespaceId && slots.has(slot)) some.push(slot);
+    }
+    return some;
   }
 
   /** @returns the slot, with checkpoint and proposal empty. */
   add(namespaceId: NamespaceId, leaseId: LeaseId, ttlMs: number): number {
-    let slots = this.#slots.get(namespaceId);
-    if (slots === undefined) this.#slots.set(namespaceId, (slots = new Map<LeaseId, number>()));
-    assert(!slots.has(leaseId), "a lease is granted once", { namespaceId, leaseId });
-    const slot = this.#free.pop() ?? this.#ids.length;
-    if (slot >= this.capacity) this.#grow(this.capacity * 2);
-    slots.set(leaseId, slot);
-    this.#ids[slot] = leaseId;
-    this.#namespaceId[slot] = namespaceId;
+    assert(this.slot(namespaceId, leaseId) === undefined, "a lease is granted once", {
+      namespaceId,
+      leaseId,
+    });
+    const slot = this.#slots.add(namespaceId, leaseId);
     this.ttlMs[slot] = ttlMs;
     this.checkpointMs[slot] = 0;
     this.proposal[slot] = PROPOSAL.none;
-    this.#count += 1;
     return slot;
   }
 
   remove(slot: number): void {
-    const leaseId = this.#ids[slot];
-    const namespaceId = this.namespaceOf(slot);
-    const slots = this.#slots.get(namespaceId);
-    assert(leaseId !== undefined && slots !== undefined, "a removed lease is in the table", { slot });
-    slots.delete(leaseId);
-    if (slots.size === 0) this.#slots.delete(namespaceId);
-    this.#ids[slot] = undefined;
-    this.#free.push(slot);
-    this.#count -= 1;
+    assert(this.has(slot), "a removed lease is in the table", { slot });
+    this.#slots.remove(slot);
   }
 
   clear(): void {
     this.#slots.clear();
-    this.#ids.length = 0;
-    this.#free.length = 0;
-    this.#count = 0;
   }
 
   #grow(capacity: number): void {
@@ -115,9 +111,6 @@ export class LeaseTable {
     const proposal = new Uint8Array(capacity);
     proposal.set(this.proposal);
     this.proposal = proposal;
-    const namespaceId = new Uint32Array(capacity);
-    namespaceId.set(this.#namespaceId);
-    this.#namespaceId = namespaceId;
     this.#onGrow(capacity);
   }
 }

@@ -15,6 +15,8 @@ export interface SessionOptions {
   readonly expireBatchMax: number;
   /** A tick later than this after the last is late: leadership must be proved before anything expires or renews. */
   readonly lateTickMs: number;
+  /** Any number that clients do not know: where leases stand in memory must not follow from the ids they choose. Default 0. */
+  readonly hashSeed?: number;
 }
 
 /** What the keeper wants from its host, all batched and bounded. */

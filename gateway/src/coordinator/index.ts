@@ -67,3 +67,4 @@ export type {
 } from "./coordinator.ts";
 export type { Limits } from "./limits.ts";
 export { LIMITS } from "./limits.ts";
+export { LeaseSlots } from "./lease-slots.ts";

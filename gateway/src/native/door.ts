@@ -98,7 +98,7 @@ class Door implements NativeDoor {
       interest,
       onClosed: (channel) => {
         this.channels.delete(channel);
-        interest.listenerClosed();
+        interest.listenerClosed(channel);
       },
     };
     this.unsubscribe = [

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import fc from "fast-check";
 import type { LeaseEnd, LeaseId, Revision } from "../coordinator/index.ts";
 import type { LeaseListener } from "./lease-interest.ts";
 import { LeaseInterest } from "./lease-interest.ts";
@@ -64,7 +65,7 @@ describe("lease interest", () => {
     interest.ended(end("b", "3"));
     assert.deepEqual(third.told, []);
     first.closed = true;
-    interest.listenerClosed();
+    interest.listenerClosed(first);
     interest.add("b", id("3"), third);
     assert.equal(interest.size, 2);
     interest.ended(end("b", "3"));
@@ -78,10 +79,49 @@ describe("lease interest", () => {
     const [first, second] = [new Listener(), new Listener()];
     interest.add("a", id("1"), first);
     first.closed = true;
-    interest.listenerClosed();
+    interest.listenerClosed(first);
     interest.add("a", id("2"), second);
     interest.ended(end("a", "2"));
     assert.deepEqual(second.told, ["a/2"]);
     assert.equal(interest.size, 0);
+  });
+
+  it("tells whom a list for each lease would tell, whatever opens, closes and ends", () => {
+    const step = fc.record({
+      kind: fc.constantFrom("add", "add", "add", "end", "close"),
+      namespace: fc.constantFrom("a", "b"),
+      lease: fc.integer({ min: 1, max: 12 }),
+      stream: fc.integer({ min: 0, max: 11 }),
+    });
+    const property = fc.property(fc.array(step, { maxLength: 400, size: "max" }), (steps) => {
+      const interest = new LeaseInterest(1_000);
+      const streams = Array.from({ length: 12 }, () => new Listener());
+      const twin = new Map<string, Listener[]>();
+      for (const { kind, namespace, lease, stream } of steps) {
+        const name = `${namespace}/${lease}`;
+        const listener = streams[stream]!;
+        if (kind === "add") {
+          interest.add(namespace, id(String(lease)), listener);
+          const listeners = twin.get(name) ?? [];
+          if (listeners.includes(listener)) continue;
+          const open = listeners.filter((one) => !one.closed);
+          twin.set(name, [...open.slice(-7), listener]);
+        } else if (kind === "close") {
+          listener.closed = true;
+          interest.listenerClosed(listener);
+          streams[stream] = new Listener();
+        } else {
+          const told = (twin.get(name) ?? []).filter((one) => !one.closed);
+          const before = new Map([...told, ...streams].map((one) => [one, one.told.length]));
+          interest.ended(end(namespace, String(lease)));
+          twin.delete(name);
+          for (const [one, count] of before) {
+            assert.equal(one.told.length - count, told.includes(one) ? 1 : 0, name);
+          }
+        }
+        assert.equal(interest.size, twin.size);
+      }
+    });
+    fc.assert(property, { numRuns: 200 });
   });
 });
