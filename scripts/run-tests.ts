@@ -82,7 +82,7 @@ function runProgram(name: string, file: string, args: readonly string[]): void {
 
 /** Each is built from its Go module once, into the cache of the Kubernetes harness. */
 function runEtcdClients(): void {
-  const clients = nightly ? "*" : "{etcdctl,go,apiserver}";
+  const clients = nightly ? "*" : "{etcdctl,members,go,apiserver}";
   const options = { concurrency: 1, timeoutMs: LONG_TEST_MS_MAX };
   run("etcd clients", [`test/conformance/etcd/${clients}.test.ts`], options);
 }

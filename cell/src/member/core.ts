@@ -1,3 +1,4 @@
+import { ChangesAtLeader } from "../admin/changes-at-leader.ts";
 import { MembershipChanges } from "../admin/membership-changes.ts";
 import { FORMAT_VERSION_MAX } from "../machine/index.ts";
 import { createRaft } from "../raft/index.ts";
@@ -40,6 +41,7 @@ export interface Core {
   readonly replica: Replica;
   readonly coordinator: CellCoordinator;
   readonly changes: MembershipChanges;
+  readonly changesAtLeader: ChangesAtLeader;
   readonly sessions: SessionKeeper;
   readonly hub: WatchHub;
   readonly snapshots: Snapshots;
@@ -102,6 +104,8 @@ export async function startCore(parts: CoreParts): Promise<Core> {
     timers: environment,
   });
   snapshots.connect(transport);
+  const changes = new MembershipChanges(replica);
+  const changesAtLeader = new ChangesAtLeader({ replica, changes, transport });
   const coordinator = new CellCoordinator({
     replica,
     transport,
@@ -109,14 +113,14 @@ export async function startCore(parts: CoreParts): Promise<Core> {
     leadership,
     admission: options.admission,
     watchesMax: options.watchesMax,
+    changeMembership: (change) => changesAtLeader.forwarded(change),
     soon: queueMicrotask,
   });
   late.coordinator = coordinator;
   replica.start({ transport, snapshots, leadership });
   const stopTicking = environment.every(options.tickMs, () => environment.schedule(() => replica.tick()));
-  const changes = new MembershipChanges(replica);
   return {
-    ...{ identity, replica, coordinator, changes, sessions, hub, snapshots },
+    ...{ identity, replica, coordinator, changes, changesAtLeader, sessions, hub, snapshots },
     handOver: () => handOver(replica, changes),
     close: async () => {
       stopTicking();

@@ -2,6 +2,7 @@ import { ControlError } from "@lockstep/gateway";
 import type { CertificateIdentity, ControlErrorCode, ControlMember, EtcdControl } from "@lockstep/gateway";
 import { AdminError } from "../admin/admin-error.ts";
 import type { AdminErrorCode } from "../admin/admin-error.ts";
+import type { ChangesAtLeader } from "../admin/changes-at-leader.ts";
 import type { MembershipChanges } from "../admin/membership-changes.ts";
 import type { Membership } from "../machine/membership.ts";
 import type { MemberId } from "../raft/types.ts";
@@ -12,23 +13,18 @@ import { createSnapshotSource } from "../store/index.ts";
 export interface MemberControlOptions {
   readonly replica: Replica;
   readonly changes: MembershipChanges;
+  readonly changesAtLeader: ChangesAtLeader;
   /** Bytes that a namespace's data may have before growth is refused. */
   readonly quotaBytes: number;
 }
 
 /** What etcd's clients may ask about the cell, by the same path as the admin API. */
-export function createEtcdControl({ replica, changes, quotaBytes }: MemberControlOptions): EtcdControl {
+export function createEtcdControl(options: MemberControlOptions): EtcdControl {
+  const { replica, changes, changesAtLeader, quotaBytes } = options;
   const change = (remove: readonly number[], promote: readonly number[]): Promise<readonly ControlMember[]> =>
     refusing(async () => {
-      const { configurationIndex } = await changes.current();
-      const membership = await changes.change({
-        plannedOn: configurationIndex,
-        promote: promote as MemberId[],
-        demote: [],
-        remove: remove as MemberId[],
-        force: false,
-      });
-      return membersOf(membership);
+      await changesAtLeader.change({ promote: promote as MemberId[], remove: remove as MemberId[] });
+      return membersOf(await changes.current());
     });
   return {
     members: async (linearizable) =>

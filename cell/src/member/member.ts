@@ -116,10 +116,10 @@ interface DoorParts {
 
 function openClientDoors(
   { hostSuffixes, etcdProgressMs, admission, streamsMax }: MemberOptions,
-  { replica, coordinator, changes }: Core,
+  { replica, coordinator, changes, changesAtLeader }: Core,
   { secure, log }: { readonly secure: boolean; readonly log: ClientDoorsOptions["log"] },
 ): ClientDoors {
-  const control = createEtcdControl({ replica, changes, quotaBytes: admission.quotaBytes });
+  const control = createEtcdControl({ replica, changes, changesAtLeader, quotaBytes: admission.quotaBytes });
   const etcd = { secure, hostSuffixes, progressIntervalMs: etcdProgressMs };
   return createClientDoors({ coordinator, streamsMax, control, etcd, log });
 }

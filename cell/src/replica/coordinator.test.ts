@@ -65,6 +65,7 @@ class Door {
       connected: () => this.reachable as never,
     };
     this.coordinator = new CellCoordinator({
+      changeMembership: () => Promise.resolve(undefined),
       ...{ replica, leadership, admission },
       transport: transport as Transport,
       sessions: createSessionKeeper({

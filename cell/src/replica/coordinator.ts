@@ -31,12 +31,14 @@ import {
   decodeMutationAnswer,
   decodeReadAnswer,
   decodeRenewalAnswer,
+  encodeChangeAnswer,
   encodeForwarded,
   encodeMutationAnswer,
   encodeReadAnswer,
   encodeRenewalAnswer,
 } from "./forwarding.ts";
 import type { Forwarded } from "./forwarding.ts";
+import type { ChangeRefused, ForwardedChange } from "./forwarding-heads.ts";
 import { FOLLOWING_MS_MAX, FollowingAnswers } from "./following.ts";
 import type { Leadership } from "./leadership.ts";
 import type { Waiter } from "./proposals.ts";
@@ -49,6 +51,8 @@ export interface CoordinatorOptions {
   readonly leadership: Leadership;
   readonly admission: AdmissionLimits;
   readonly watchesMax: number;
+  /** Makes a change that another member passed on. Never rejects. */
+  readonly changeMembership: (change: ForwardedChange) => Promise<ChangeRefused | undefined>;
   /** Runs before the next I/O event: answers never come before the call has returned. */
   readonly soon: (task: () => void) => void;
 }
@@ -269,6 +273,11 @@ export class CellCoordinator implements Coordinator {
       }
       case "membership":
         return answer(encodeMembership(this.#options.replica.parts.state.membership));
+      case "change-membership":
+        void this.#options
+          .changeMembership(forwarded.change)
+          .then((refused) => answer(encodeChangeAnswer(refused)));
+        return;
       default:
         return assertNever(forwarded);
     }

@@ -15,6 +15,7 @@ import type {
 import { isLeaseId } from "../machine/codec/primitives.ts";
 import { failureCode } from "../machine/codec/results.ts";
 import { DecodeError } from "../machine/index.ts";
+import type { MemberId } from "../raft/types.ts";
 
 /** A forwarded request without the operation behind its head. */
 export type ForwardedHead =
@@ -33,7 +34,20 @@ export type ForwardedHead =
       readonly operation: LeaseTimeToLiveOperation;
       readonly deadlineMs: number;
     }
-  | { readonly kind: "membership" };
+  | { readonly kind: "membership" }
+  | { readonly kind: "change-membership"; readonly change: ForwardedChange };
+
+/** Learners that become voters and members that leave, in one change of the configuration. */
+export interface ForwardedChange {
+  readonly promote: readonly MemberId[];
+  readonly remove: readonly MemberId[];
+}
+
+/** Why the leader did not make a change: a code of the admin API, and what to do. */
+export interface ChangeRefused {
+  readonly code: string;
+  readonly message: string;
+}
 
 const OUTCOMES: readonly string[] = ["not-applied", "applied", "unknown"] satisfies OperationOutcome[];
 
@@ -64,9 +78,25 @@ export function forwardedHead(json: unknown): ForwardedHead {
       };
     case "membership":
       return { kind: "membership" };
+    case "change-membership": {
+      const change = fieldsOf(head["change"]);
+      const members = (field: string): readonly MemberId[] => listOf(change[field], memberOf);
+      return {
+        kind: "change-membership",
+        change: { promote: members("promote"), remove: members("remove") },
+      };
+    }
     default:
       throw new DecodeError("a forwarded request of an unknown kind");
   }
+}
+
+/** What the leader refused a change for; undefined: it was made. @throws DecodeError */
+export function changeRefusedOf(json: unknown): ChangeRefused | undefined {
+  const refused = fieldsOf(json)["refused"];
+  if (refused === undefined) return undefined;
+  const { code, message } = fieldsOf(refused);
+  return { code: textOf(code), message: textOf(message) };
 }
 
 /** The refusal that an answer holds; undefined: it holds none. @throws DecodeError */
@@ -160,6 +190,12 @@ function leaseOf(value: unknown): LeaseId {
   const id = textOf(value);
   if (!isLeaseId(id)) throw new DecodeError("not a lease id");
   return id as LeaseId;
+}
+
+function memberOf(value: unknown): MemberId {
+  const id = countOf(value);
+  if (id < 1) throw new DecodeError("not a member's id");
+  return id as MemberId;
 }
 
 function listOf<T>(value: unknown, each: (item: unknown) => T): T[] {

@@ -2,10 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ClientId, LeaseId, Revision } from "@lockstep/gateway/coordinator";
 import { DecodeError } from "../machine/index.ts";
+import type { MemberId } from "../raft/types.ts";
 import {
+  decodeChangeAnswer,
   decodeForwarded,
   decodeReadAnswer,
   decodeRenewalAnswer,
+  encodeChangeAnswer,
   encodeForwarded,
   encodeRenewalAnswer,
 } from "./forwarding.ts";
@@ -30,6 +33,8 @@ const REQUESTS: readonly Forwarded[] = [
     operation: { kind: "lease-time-to-live", leaseId: LEASE, keys: true },
     deadlineMs: 5,
   },
+  { kind: "membership" },
+  { kind: "change-membership", change: { promote: [4 as MemberId], remove: [] } },
 ];
 
 function body(head: string): Buffer {
@@ -67,12 +72,24 @@ describe("what members forward", () => {
       { ...lease, epoch: -1 },
       { ...lease, deadlineMs: "1" },
       { kind: "mutate", ...SCOPE, identity: { kind: "token" }, deadlineMs: 1 },
+      { kind: "change-membership", change: { promote: [4] } },
+      { kind: "change-membership", change: { promote: [0], remove: [] } },
+      { kind: "change-membership", change: { promote: [], remove: ["4"] } },
     ];
     for (const head of heads) {
       assert.throws(() => decodeForwarded(body(JSON.stringify(head))), DecodeError, JSON.stringify(head));
     }
     for (const broken of [Buffer.alloc(0), Buffer.alloc(3), Buffer.from([0, 0, 0, 9, 0x7b]), body("{")]) {
       assert.throws(() => decodeForwarded(broken), DecodeError);
+    }
+  });
+
+  it("a change of the membership is answered with why it was not made, or nothing; another shape tells nothing", () => {
+    const refused = { code: "unhealthy-cell", message: "Bring members back first." };
+    assert.deepEqual(decodeChangeAnswer(encodeChangeAnswer(refused)), refused);
+    assert.equal(decodeChangeAnswer(encodeChangeAnswer(undefined)), undefined);
+    for (const answer of ["null", '{"refused":true}', '{"refused":{"code":5,"message":""}}', "{"]) {
+      assert.equal(decodeChangeAnswer(body(answer)), "unknown", answer);
     }
   });
 

@@ -18,8 +18,8 @@ import {
 } from "../machine/index.ts";
 import type { LogIndex } from "../raft/types.ts";
 import { failures } from "./failures.ts";
-import { failureOf, forwardedHead, renewalOf } from "./forwarding-heads.ts";
-import type { ForwardedHead } from "./forwarding-heads.ts";
+import { changeRefusedOf, failureOf, forwardedHead, renewalOf } from "./forwarding-heads.ts";
+import type { ChangeRefused, ForwardedChange, ForwardedHead } from "./forwarding-heads.ts";
 
 /**
  * What members ask each other on behalf of clients. A JSON head (small, rare: clients follow the leader by
@@ -36,7 +36,9 @@ export type Forwarded =
       readonly deadlineMs: number;
     }
   /** On a member's own behalf: who belongs to the cell, as the asked one has applied it. Answered by its row. */
-  | { readonly kind: "membership" };
+  | { readonly kind: "membership" }
+  /** Of an administrator who asked the member that forwards it, which checked that. */
+  | { readonly kind: "change-membership"; readonly change: ForwardedChange };
 
 const NOTHING = new Uint8Array();
 const INDEX_BYTES = 8;
@@ -82,6 +84,22 @@ export function encodeRenewalAnswer(outcome: RenewalOutcome): Uint8Array {
   return outcome.ok
     ? join({ revision: outcome.revision, remainingMs: outcome.remainingMs }, NOTHING)
     : join({ failure: outcome.failure }, NOTHING);
+}
+
+/** @param refused undefined: the change was made */
+export function encodeChangeAnswer(refused: ChangeRefused | undefined): Uint8Array {
+  return join({ refused }, NOTHING);
+}
+
+/** @returns why the change was not made; "unknown": nobody can tell whether it was; undefined: it was */
+export function decodeChangeAnswer(body: Uint8Array): ChangeRefused | "unknown" | undefined {
+  if (body.length === 0) return { code: "no-leader", message: "Leadership moved. Ask again." };
+  try {
+    const [json] = split(body);
+    return changeRefusedOf(json);
+  } catch {
+    return "unknown";
+  }
 }
 
 export function encodeReadAnswer(outcome: ReadOutcome): Uint8Array {
