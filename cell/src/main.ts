@@ -123,7 +123,7 @@ program
   .option("--no-retention", "never give up history by itself")
   .option(
     "--watches-max <count>",
-    "watches this member may have, at most 10000000",
+    "watches this member may have, at most 8000000",
     within(WATCHES_MAX_BOUNDS),
     MEMBER_DEFAULTS.watchesMax,
   )

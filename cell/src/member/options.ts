@@ -105,7 +105,7 @@ export interface CountBounds {
 
 /** What a member has room for: a stream costs some 20 KB with its connection, a watch about 300 bytes. */
 export const STREAMS_MAX_BOUNDS: CountBounds = { min: 1, max: 1_000_000 };
-export const WATCHES_MAX_BOUNDS: CountBounds = { min: 0, max: 10_000_000 };
+export const WATCHES_MAX_BOUNDS: CountBounds = { min: 0, max: 8_000_000 };
 
 /** @throws TypeError that says what is wanted */
 export function parseCount(

@@ -14,8 +14,8 @@ import { readStretch } from "./stretch.ts";
 import type { Stretch } from "./stretch.ts";
 import { Turn } from "./turn.ts";
 import type { HubWatchRequest, WatchHub, WatchHubOptions } from "./types.ts";
-import { NOTHING_PENDING, Watcher, WatcherIndex } from "./watcher.ts";
-import type { WatcherCommands } from "./watcher.ts";
+import { GROUP_MAX, Watcher, WatcherIndex } from "./watcher.ts";
+import type { WatcherCommands, WatcherScope } from "./watcher.ts";
 
 /** One slice of catch-up aims at no more than this many events, bytes and deliveries. */
 const SLICE_EVENTS_MAX = 1_024;
@@ -29,8 +29,7 @@ const FANOUT_BACKLOG_MAX = 1_000_000;
 const NOTHING_MISSING = 0 as Revision;
 
 /** The watchers of one namespace. Each is in exactly one of `synced`, `lagging` with `runnable`, and `parked`. */
-interface NamespaceWatchers {
-  readonly id: NamespaceId;
+interface NamespaceWatchers extends WatcherScope {
   readonly synced: WatcherIndex;
   /** Those that a slice may feed, in turn. */
   readonly lagging: WatcherIndex;
@@ -119,25 +118,17 @@ class Hub implements WatchHub {
   }
 
   watch(request: HubWatchRequest, sink: WatchSink): WatchHandle | undefined {
-    if (this.#closed || this.#watchers >= this.#options.watchesMax) return undefined;
+    if (this.#closed || this.#watchers >= Math.min(this.#options.watchesMax, GROUP_MAX)) return undefined;
     const { source } = this.#options;
     const createdRevision = source.revision();
     const { namespaceId, range, startRevision, returnPrevious, omit } = request;
     const next = startRevision ?? ((createdRevision + 1) as Revision);
-    const progressFloor = startRevision ?? createdRevision;
+    const namespace = this.#namespace(namespaceId);
     const watcher = new Watcher({
-      namespaceId,
-      range,
-      sink,
-      returnPrevious,
-      omit,
-      next,
-      progressFloor,
-      createdRevision,
-      commands: this.#commands,
+      ...{ scope: namespace, range, sink, returnPrevious, omit, next, createdRevision },
+      beginsLater: startRevision !== undefined && startRevision > createdRevision,
     });
     this.#watchers += 1;
-    const namespace = this.#namespace(namespaceId);
     namespace.count += 1;
     if (next < source.compactRevision(namespaceId)) {
       namespace.parked.add(watcher);
@@ -211,7 +202,10 @@ class Hub implements WatchHub {
     this.#ring.clear(revision);
     for (const namespace of this.#namespaces.values()) {
       for (const watcher of namespace.synced.all()) {
-        if (watcher.next < reached) watcher.next = reached;
+        if (watcher.next < reached) {
+          watcher.next = reached;
+          watcher.begun();
+        }
         if (watcher.next > revision) continue;
         namespace.synced.delete(watcher);
         this.#enterLagging(namespace, watcher);
@@ -233,6 +227,7 @@ class Hub implements WatchHub {
     if (known !== undefined) return known;
     const made: NamespaceWatchers = {
       id,
+      commands: this.#commands,
       synced: new WatcherIndex(),
       lagging: new WatcherIndex(),
       runnable: new Set(),
@@ -251,6 +246,7 @@ class Hub implements WatchHub {
 
   #enterLagging(namespace: NamespaceWatchers, watcher: Watcher): void {
     watcher.mode = "lagging";
+    watcher.begun();
     if (watcher.held || namespace.deleted) {
       namespace.parked.add(watcher);
     } else {
@@ -275,8 +271,7 @@ class Hub implements WatchHub {
     this.#leave(namespace, watcher);
     watcher.mode = "ended";
     if (watcher.owed) this.#live.forget(watcher);
-    watcher.turn = undefined;
-    watcher.turnOwned = undefined;
+    watcher.dropTurn();
     this.#dropPending(watcher);
     this.#held.delete(watcher);
     this.#progressWanted.delete(watcher);
@@ -305,8 +300,7 @@ class Hub implements WatchHub {
 
   #dropPending(watcher: Watcher): void {
     this.#pendingBytes -= watcher.pendingBytes;
-    watcher.pendingBytes = 0;
-    watcher.pending = NOTHING_PENDING;
+    watcher.backlog = undefined;
   }
 
   /** @returns how many watchers were looked at. */
@@ -320,8 +314,7 @@ class Hub implements WatchHub {
     const events = watcher.turn;
     // It was cancelled by another sink meanwhile.
     if (events === undefined) return;
-    watcher.turn = undefined;
-    watcher.turnOwned = undefined;
+    watcher.dropTurn();
     if (watcher.held) this.#queue(watcher, events, revision);
     else this.#deliver(watcher, events, revision);
   }
@@ -350,8 +343,7 @@ class Hub implements WatchHub {
       // It was cancelled meanwhile.
       if (!watcher.owed) continue;
       this.#live.forget(watcher);
-      if (this.#deletions.length > 0 && this.#namespace(watcher.namespaceId).deleted)
-        watcher.turn = undefined;
+      if (this.#deletions.length > 0 && this.#namespace(watcher.namespaceId).deleted) watcher.dropTurn();
       else if (behind) this.#fallBehind(watcher);
       else this.#giveTurn(watcher, this.#revision);
     }
@@ -367,8 +359,7 @@ class Hub implements WatchHub {
   #fallBehind(watcher: Watcher): void {
     const first = watcher.turn?.[0];
     assert(first !== undefined, "a watcher whose turn waits has events in it");
-    watcher.turn = undefined;
-    watcher.turnOwned = undefined;
+    watcher.dropTurn();
     // One that is held has its events in a queue of its own, with a bound.
     watcher.next = first.kv.modRevision;
     const namespace = this.#namespace(watcher.namespaceId);
@@ -401,16 +392,16 @@ class Hub implements WatchHub {
   #queue(watcher: Watcher, events: readonly WatchEvent[], revision: Revision): void {
     let bytes = 0;
     for (const event of events) bytes += eventBytes(event);
-    if (watcher.pending.length === 0) watcher.pending = [];
-    watcher.pending.push({ events, revision, bytes });
-    watcher.pendingBytes += bytes;
+    const backlog = (watcher.backlog ??= { batches: [], bytes: 0 });
+    backlog.batches.push({ events, revision, bytes });
+    backlog.bytes += bytes;
     this.#pendingBytes += bytes;
-    if (watcher.pendingBytes > this.#options.pendingBytesMax) this.#cut(watcher);
+    if (backlog.bytes > this.#options.pendingBytesMax) this.#cut(watcher);
   }
 
   /** Ends a watch whose consumer does not drain; it can go on from its first undelivered revision. */
   #cut(watcher: Watcher): void {
-    const first = watcher.pending[0]?.events[0];
+    const first = watcher.backlog?.batches[0]?.events[0];
     assert(first !== undefined, "only a watch with pending events is cut");
     this.#slowConsumerCuts += 1;
     this.#end(watcher, { kind: "slow-consumer", resumeRevision: first.kv.modRevision });
@@ -439,18 +430,20 @@ class Hub implements WatchHub {
 
   /** @returns whether everything pending was delivered and the sink takes more. */
   #drain(watcher: Watcher): boolean {
-    const { pending } = watcher;
-    watcher.pending = NOTHING_PENDING;
-    for (let i = 0; i < pending.length; i++) {
-      const batch = pending[i];
+    const { backlog } = watcher;
+    if (backlog === undefined) return true;
+    const { batches } = backlog;
+    for (let i = 0; i < batches.length; i++) {
+      const batch = batches[i];
       if (batch === undefined) continue;
-      watcher.pendingBytes -= batch.bytes;
+      backlog.bytes -= batch.bytes;
       this.#pendingBytes -= batch.bytes;
       if (this.#deliver(watcher, batch.events, batch.revision)) continue;
       // What the sink did not take yet is still owed, unless the watch is over.
-      if (watcher.held) watcher.pending = pending.slice(i + 1);
+      if (watcher.held) backlog.batches = batches.slice(i + 1);
       return false;
     }
+    watcher.backlog = undefined;
     return true;
   }
 

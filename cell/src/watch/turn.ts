@@ -86,7 +86,7 @@ export class Turn {
 
   #offer(watcher: Watcher, event: WatchEvent, shared: SharedRevision): void {
     const { next } = watcher;
-    if (shared.revision < next || next < this.#lowest || watcher.omit === event.kind) return;
+    if (shared.revision < next || next < this.#lowest || watcher.omits(event.kind)) return;
     this.#collected += 1;
     const alone = watcher.returnPrevious ? this.#withPrevious(shared) : (this.#alone ??= [event]);
     if (watcher.turn === undefined) {
@@ -107,9 +107,11 @@ export class Turn {
 function append(watcher: Watcher, turn: readonly WatchEvent[], alone: readonly WatchEvent[]): void {
   const event = alone[0];
   if (event === undefined) return;
-  if (watcher.turnOwned === undefined) {
-    watcher.turnOwned = [...turn];
-    watcher.turn = watcher.turnOwned;
+  if (!watcher.ownsTurn) {
+    watcher.turn = [...turn, event];
+    watcher.ownsTurn = true;
+    return;
   }
-  watcher.turnOwned.push(event);
+  // Nobody else has it: see {@link Watcher.ownsTurn}.
+  (turn as WatchEvent[]).push(event);
 }

@@ -23,17 +23,16 @@ export function keyString(key: Uint8Array): string {
 }
 
 export interface WatcherOptions {
-  readonly namespaceId: NamespaceId;
+  readonly scope: WatcherScope;
   readonly range: KeyRange;
   readonly sink: WatchSink;
   readonly returnPrevious: boolean;
   readonly omit: "put" | "delete" | undefined;
   /** The first revision wanted. */
   readonly next: Revision;
-  /** No progress is told below it. */
-  readonly progressFloor: Revision;
+  /** It was asked for a revision that is not there yet: no progress is told below `next`. */
+  readonly beginsLater: boolean;
   readonly createdRevision: Revision;
-  readonly commands: WatcherCommands;
 }
 
 /** What a watch's owner may ask of the hub. */
@@ -43,68 +42,173 @@ export interface WatcherCommands {
   requestProgress(watcher: Watcher): void;
 }
 
-/** Most watchers never have anything pending: they share this, which is never written. */
-export const NOTHING_PENDING: PendingBatch[] = [];
+/** What all watchers of a namespace share. */
+export interface WatcherScope {
+  readonly id: NamespaceId;
+  readonly commands: WatcherCommands;
+}
 
-/** One watch, as the hub keeps it, and the handle that its owner holds. */
+/** Events that wait for a full sink, oldest first. */
+export interface Backlog {
+  batches: PendingBatch[];
+  bytes: number;
+}
+
+/** A range that is watched; shared by all who watch it. */
+interface Span {
+  readonly start: string;
+  readonly end: string;
+}
+
+// All that is yes or no about a watcher stands in one word, with its place in its group above.
+const SYNCED = 1;
+const ENDED = 2;
+const HELD = 4;
+const OWED = 8;
+const OWNS_TURN = 16;
+const RETURNS_PREVIOUS = 32;
+const OMITS_PUTS = 64;
+const OMITS_DELETIONS = 128;
+const BEGINS_LATER = 256;
+const PLACE_SHIFT = 9;
+const FLAGS = 2 ** PLACE_SHIFT - 1;
+/** Places in a group: V8 keeps integers of 32 bits without an object around them. */
+export const GROUP_MAX: number = 2 ** (32 - PLACE_SHIFT);
+
+/**
+ * One watch, as the hub keeps it, and the handle that its owner holds. There may be millions: eight fields, 88 bytes, and
+ * what identical watches have in common is shared.
+ */
 export class Watcher implements WatchHandle {
   readonly createdRevision: Revision;
-  readonly #commands: WatcherCommands;
-  readonly namespaceId: NamespaceId;
-  /** Key, or start of the range. */
-  readonly start: string;
-  /** undefined: the single key. */
-  readonly end: string | undefined;
   readonly sink: WatchSink;
-  readonly returnPrevious: boolean;
-  readonly omit: "put" | "delete" | undefined;
-  readonly progressFloor: Revision;
+  readonly scope: WatcherScope;
+  /** The single key, or the range. */
+  key: string | Span;
+  /** Lowest revision to deliver; while lagging: everything below it is delivered (or pending). */
+  next: Revision;
+  /** undefined: nothing waits, as with most watchers all the time. */
+  backlog: Backlog | undefined;
+  /** Matches of the publication or slice under way. See {@link Watcher.ownsTurn}. */
+  turn: readonly WatchEvent[] | undefined;
+  #bits: number;
+
+  constructor(options: WatcherOptions) {
+    const { range, next, createdRevision, omit } = options;
+    this.createdRevision = createdRevision;
+    this.sink = options.sink;
+    this.scope = options.scope;
+    this.key = keyOf(range);
+    this.next = next;
+    this.backlog = undefined;
+    this.turn = undefined;
+    this.#bits =
+      (options.returnPrevious ? RETURNS_PREVIOUS : 0) |
+      (omit === "put" ? OMITS_PUTS : omit === "delete" ? OMITS_DELETIONS : 0) |
+      (options.beginsLater ? BEGINS_LATER : 0);
+  }
+
+  get namespaceId(): NamespaceId {
+    return this.scope.id;
+  }
+
   /**
    * `synced`: fed by publications. `lagging`: behind, fed from ring or history. `ended`: nothing is delivered.
    */
-  mode: "synced" | "lagging" | "ended" = "lagging";
-  /** The sink is full: nothing but `end` until it resumes. */
-  held = false;
-  /** Lowest revision to deliver; while lagging: everything below it is delivered (or pending). */
-  next: Revision;
-  /** Oldest first; only while held. */
-  pending: PendingBatch[] = NOTHING_PENDING;
-  pendingBytes = 0;
-  /** Matches of the publication or slice under way. */
-  turn: readonly WatchEvent[] | undefined;
-  /** `turn` is this watcher's own array and may grow. */
-  turnOwned: WatchEvent[] | undefined;
-  /** Its turn comes from publications, and has not been delivered yet. */
-  owed = false;
-  /** Its place in its group's array. */
-  slot = 0;
+  get mode(): "synced" | "lagging" | "ended" {
+    const bits = this.#bits;
+    return (bits & SYNCED) !== 0 ? "synced" : (bits & ENDED) !== 0 ? "ended" : "lagging";
+  }
 
-  constructor(options: WatcherOptions) {
-    const { key, rangeEnd } = options.range;
-    this.namespaceId = options.namespaceId;
-    this.start = keyString(key);
-    this.end =
-      rangeEnd === undefined ? undefined : rangeEnd.length === 0 ? INFINITY_KEY : keyString(rangeEnd);
-    this.sink = options.sink;
-    this.returnPrevious = options.returnPrevious;
-    this.omit = options.omit;
-    this.next = options.next;
-    this.progressFloor = options.progressFloor;
-    this.createdRevision = options.createdRevision;
-    this.#commands = options.commands;
+  set mode(mode: "synced" | "lagging" | "ended") {
+    const bits = this.#bits & ~(SYNCED | ENDED);
+    this.#bits = bits | (mode === "synced" ? SYNCED : mode === "ended" ? ENDED : 0);
+  }
+
+  /** The sink is full: nothing but `end` until it resumes. */
+  get held(): boolean {
+    return (this.#bits & HELD) !== 0;
+  }
+
+  set held(held: boolean) {
+    this.#set(HELD, held);
+  }
+
+  /** Its turn comes from publications, and has not been delivered yet. */
+  get owed(): boolean {
+    return (this.#bits & OWED) !== 0;
+  }
+
+  set owed(owed: boolean) {
+    this.#set(OWED, owed);
+  }
+
+  /** `turn` is this watcher's own array and may grow. */
+  get ownsTurn(): boolean {
+    return (this.#bits & OWNS_TURN) !== 0;
+  }
+
+  set ownsTurn(owns: boolean) {
+    this.#set(OWNS_TURN, owns);
+  }
+
+  get returnPrevious(): boolean {
+    return (this.#bits & RETURNS_PREVIOUS) !== 0;
+  }
+
+  omits(kind: "put" | "delete"): boolean {
+    return (this.#bits & (kind === "put" ? OMITS_PUTS : OMITS_DELETIONS)) !== 0;
+  }
+
+  /** No progress is told below it. */
+  get progressFloor(): Revision {
+    return (this.#bits & BEGINS_LATER) !== 0 ? this.next : this.createdRevision;
+  }
+
+  /** Its place in its group's array. */
+  get place(): number {
+    return this.#bits >>> PLACE_SHIFT;
+  }
+
+  set place(place: number) {
+    this.#bits = (this.#bits & FLAGS) | (place << PLACE_SHIFT);
+  }
+
+  get pendingBytes(): number {
+    return this.backlog?.bytes ?? 0;
+  }
+
+  dropTurn(): void {
+    this.turn = undefined;
+    this.ownsTurn = false;
+  }
+
+  /** The revision it was to begin at was reached. */
+  begun(): void {
+    this.#set(BEGINS_LATER, false);
   }
 
   cancel(): void {
-    this.#commands.cancel(this);
+    this.scope.commands.cancel(this);
   }
 
   resume(): void {
-    this.#commands.resume(this);
+    this.scope.commands.resume(this);
   }
 
   requestProgress(): void {
-    this.#commands.requestProgress(this);
+    this.scope.commands.requestProgress(this);
   }
+
+  #set(bit: number, on: boolean): void {
+    this.#bits = on ? this.#bits | bit : this.#bits & ~bit;
+  }
+}
+
+function keyOf({ key, rangeEnd }: KeyRange): string | Span {
+  const start = keyString(key);
+  if (rangeEnd === undefined) return start;
+  return { start, end: rangeEnd.length === 0 ? INFINITY_KEY : keyString(rangeEnd) };
 }
 
 /** Which watchers of one namespace want a key: a hash for single keys, an interval index for ranges. */
@@ -117,35 +221,35 @@ export class WatcherIndex {
   }
 
   add(watcher: Watcher): void {
-    const { start, end } = watcher;
-    if (end === undefined) {
-      const group = this.#exact.get(start);
-      if (group === undefined) this.#exact.set(start, watcher);
+    const { key } = watcher;
+    if (typeof key === "string") {
+      const group = this.#exact.get(key);
+      if (group === undefined) this.#exact.set(key, watcher);
       else if (Array.isArray(group)) push(group, watcher);
-      else this.#exact.set(start, pair(group, watcher));
+      else this.#exact.set(key, pair(group, watcher));
       return;
     }
-    const group = this.#ranges.get(start, end);
+    const group = this.#ranges.get(key.start, key.end);
     if (group !== undefined) {
       push(group, watcher);
       return;
     }
-    watcher.slot = 0;
-    this.#ranges.add(start, end, [watcher]);
+    watcher.place = 0;
+    this.#ranges.add(key.start, key.end, [watcher]);
   }
 
   /** It must be in this index. */
   delete(watcher: Watcher): void {
-    const { start, end } = watcher;
-    const group = end === undefined ? this.#exact.get(start) : this.#ranges.get(start, end);
+    const { key } = watcher;
+    const group = typeof key === "string" ? this.#exact.get(key) : this.#ranges.get(key.start, key.end);
     if (Array.isArray(group)) {
       remove(group, watcher);
       if (group.length > 0) return;
     } else {
       assert(group === watcher, "a watcher is in the index it is taken from");
     }
-    if (end === undefined) this.#exact.delete(start);
-    else this.#ranges.delete(start, end);
+    if (typeof key === "string") this.#exact.delete(key);
+    else this.#ranges.delete(key.start, key.end);
   }
 
   /** Calls back with every group that contains `key`. */
@@ -163,20 +267,23 @@ export class WatcherIndex {
 }
 
 function pair(one: Watcher, other: Watcher): Watcher[] {
-  one.slot = 0;
-  other.slot = 1;
+  one.place = 0;
+  other.place = 1;
+  other.key = one.key;
   return [one, other];
 }
 
 function push(group: Watcher[], watcher: Watcher): void {
-  watcher.slot = group.push(watcher) - 1;
+  const [first] = group;
+  if (first !== undefined) watcher.key = first.key;
+  watcher.place = group.push(watcher) - 1;
 }
 
 /** The last one takes its place: order within a group means nothing. */
 function remove(group: Watcher[], watcher: Watcher): void {
-  assert(group[watcher.slot] === watcher, "a watcher is in the index it is taken from");
+  assert(group[watcher.place] === watcher, "a watcher is in the index it is taken from");
   const last = group.pop();
   if (last === undefined || last === watcher) return;
-  group[watcher.slot] = last;
-  last.slot = watcher.slot;
+  group[watcher.place] = last;
+  last.place = watcher.place;
 }
