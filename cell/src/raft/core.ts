@@ -67,6 +67,8 @@ export class Core {
 
   // Follower only.
   readonly forwarded: ForwardedReads;
+  /** It granted a vote or a pre-vote since it last had a leader, or lost sight of one. */
+  hasPromised = false;
   /** Accepted and not yet installed. Until then nothing is delivered and nobody campaigns (R8, R17). */
   pendingSnapshot: SnapshotMetadata | undefined;
   /**
@@ -167,6 +169,7 @@ export class Core {
     this.#reset(term);
     this.role = "follower";
     this.leader = leader;
+    if (leader !== NO_MEMBER) this.hasPromised = false;
   }
 
   /** Neither term nor vote change: that is the point of asking first (thesis section 9.6). */
@@ -200,6 +203,7 @@ export class Core {
   setLeader(leader: MemberId): void {
     if (leader === this.leader) return;
     this.leader = leader;
+    this.hasPromised = false;
     this.dropForwardedReads();
   }
 

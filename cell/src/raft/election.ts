@@ -57,12 +57,28 @@ export function answerVote(core: Core, message: VoteMessage): void {
     (core.vote === NO_MEMBER && core.leader === NO_MEMBER) ||
     (isPreVote && message.term > core.term);
   const granted = free && log.isUpToDate(message.lastIndex, message.lastTerm);
+  if (granted) core.hasPromised = true;
   if (granted && !isPreVote) {
     core.electionElapsedTicks = 0;
     core.vote = message.from;
   }
+  if (granted && isPreVote && yieldsTo(core, message)) core.becomeFollower(core.term, NO_MEMBER);
   // A granted pre-vote carries the term asked for; a refusal this member's own (R12).
   respond(core, message, { granted, term: granted ? message.term : core.term });
+}
+
+/**
+ * Two members that ask for the same term at once would grant each other the pre-vote, then vote for themselves, and the
+ * term would have no leader: half of them has to give way. All agree on who, by the better log and then by the lower id,
+ * so the first among them never does. It refuses nobody: should its own questions be lost, the other one still wins.
+ * What gives way is only a question; a vote, once cast, stays (R11).
+ */
+function yieldsTo(core: Core, message: VoteMessage): boolean {
+  if (core.role !== "pre-candidate" || message.term !== core.term + 1) return false;
+  // Others may not know yet that they are no voters any more: a campaign of theirs is no reason to end one's own.
+  if (!votersOf(core.configuration).includes(message.from)) return false;
+  const isEqual = message.lastIndex === core.log.lastIndex && message.lastTerm === core.log.lastTerm;
+  return !isEqual || message.from < core.id;
 }
 
 /** A campaign of an earlier term gets an answer all the same, or two pre-voting members could block each other (R12). */

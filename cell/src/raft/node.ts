@@ -81,6 +81,10 @@ export class Node implements RaftNode {
     return this.#core.ticks;
   }
 
+  get hasPromised(): boolean {
+    return this.#core.hasPromised;
+  }
+
   get quorumContactTick(): number {
     const { role, tracker, ticks, rounds } = this.#core;
     if (role !== "leader") return -1;

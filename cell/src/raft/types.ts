@@ -347,6 +347,11 @@ export interface RaftNode {
   transferLeadership(target: MemberId): void;
   /** Campaign now, with pre-vote. Nothing happens on a member that may not campaign (R17, R18). */
   campaign(): void;
+  /**
+   * Granted a vote or a pre-vote since it last had a leader or lost sight of one: somebody is at work on the election,
+   * and who has no better reason than that the leader is gone only gets in the way.
+   */
+  readonly hasPromised: boolean;
   /** Follower only: drop the leader, keep the term, so that pre-votes are granted (R50). */
   forgetLeader(): void;
   /** With `lazyCommit`: tell the followers now. No-op on a follower. */

@@ -352,7 +352,7 @@ export class Replica {
       this.#stalls.tick(ticks);
       if (this.#campaignIn > 0) {
         this.#campaignIn -= 1;
-        if (this.#campaignIn === 0 && raft.leader === 0) raft.campaign();
+        if (this.#campaignIn === 0 && raft.leader === 0 && !raft.hasPromised) raft.campaign();
       }
     });
     this.pump();
