@@ -1,12 +1,15 @@
 import { Counter, Gauge, Histogram, Registry, collectDefaultMetrics } from "prom-client";
-import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { Measure } from "../replica/environment.ts";
 import type { Replica } from "../replica/replica.ts";
+import { EventLoopDelay } from "./event-loop-delay.ts";
 
 /** Seconds. */
 const LATENCY_BUCKETS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 ];
+
+/** Of the default metrics. */
+const SAMPLED_LAGS = ["min", "max", "mean", "stddev", "p50", "p90", "p99"];
 
 export interface MetricsSources {
   readonly replica: Replica;
@@ -25,12 +28,14 @@ export class MemberMetrics {
   readonly renewals: Counter;
   readonly expirations: Counter;
   readonly leaderChanges: Counter;
-  readonly #eventLoop = monitorEventLoopDelay({ resolution: 10 });
+  readonly #eventLoop = new EventLoopDelay();
 
   constructor() {
     const registry = new Registry();
     this.registry = registry;
-    collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: 10 });
+    collectDefaultMetrics({ register: registry });
+    // They hold the sampling of Node's monitor: those of our own do not.
+    for (const name of SAMPLED_LAGS) registry.removeSingleMetric(`nodejs_eventloop_lag_${name}_seconds`);
     this.proposalSeconds = histogram(
       registry,
       "lockstep_proposal_duration_seconds",
@@ -62,7 +67,7 @@ export class MemberMetrics {
       "lockstep_leader_changes_total",
       "Changes of leader seen by this member.",
     );
-    this.#eventLoop.enable();
+    this.#observeEventLoop();
   }
 
   /** What the replica tells on its way. */
@@ -97,17 +102,21 @@ export class MemberMetrics {
       "Watches cut because they did not drain.",
       sources.slowConsumerCuts,
     );
-    gauge(
-      "lockstep_event_loop_delay_p99_seconds",
-      "Event-loop delay since the last scrape, 99th percentile.",
-      () => {
-        const seconds = this.#eventLoop.percentile(99) / 1e9;
-        return Number.isFinite(seconds) ? seconds : 0;
-      },
+  }
+
+  /** The last of them, the maximum, begins anew what all of them are about. */
+  #observeEventLoop(): void {
+    const delay = this.#eventLoop;
+    const gauge = this.#gauge.bind(this);
+    const help = (what: string): string =>
+      `By how much timers were late since the last scrape, ${what}; the monitor's 10 ms of sampling are taken away.`;
+    gauge("lockstep_event_loop_delay_p99_seconds", help("99th percentile"), () => delay.percentile(99));
+    gauge("lockstep_event_loop_delay_p9999_seconds", help("99.99th percentile"), () =>
+      delay.percentile(99.99),
     );
-    gauge("lockstep_event_loop_delay_max_seconds", "Event-loop delay since the last scrape, maximum.", () => {
-      const seconds = this.#eventLoop.max / 1e9;
-      this.#eventLoop.reset();
+    gauge("lockstep_event_loop_delay_max_seconds", help("maximum"), () => {
+      const seconds = delay.max;
+      delay.reset();
       return seconds;
     });
   }
@@ -159,7 +168,7 @@ export class MemberMetrics {
   }
 
   close(): void {
-    this.#eventLoop.disable();
+    this.#eventLoop.close();
     this.registry.clear();
   }
 }
