@@ -28,6 +28,8 @@ export interface LoadRequest {
   readonly killPid?: number;
   /** scale: whose resident memory is read. */
   readonly serverPids?: readonly number[];
+  /** scale, native: where the leader tells how long its log is. */
+  readonly metricsUrl?: string;
   /** Which of etcd's members the connections go to. */
   readonly target: "leader" | "all";
 }
@@ -37,7 +39,7 @@ export interface Generator {
   readonly args: readonly string[];
 }
 
-function optional(name: string, value: number | undefined): readonly [string, string][] {
+function optional(name: string, value: number | string | undefined): readonly [string, string][] {
   return value === undefined ? [] : [[name, String(value)]];
 }
 
@@ -64,6 +66,7 @@ function nativeGenerator(cluster: Cluster, request: LoadRequest): Generator {
     ...optional("ttl", request.ttlSeconds),
     ...optional("warmup", request.warmupSeconds),
     ...optional("seconds", request.measureSeconds),
+    ...optional("metrics-url", request.metricsUrl),
   ];
   return {
     command: process.execPath,

@@ -35,6 +35,10 @@ export interface Stage {
   readonly openedPerSecond: number;
   /** 0: not measured at this stage. */
   readonly renewalsPerSecond: number;
+  /** Renewals for each second of processor time that the leader used meanwhile; absent: not measured at this stage. */
+  readonly renewalsPerCore?: number;
+  /** Entries that the leader's log grew by while sessions were renewed and nothing else went on; absent: not told. */
+  readonly renewalLogEntries?: number;
   readonly putsPerSecond: number;
   readonly putP50Ms: number;
   readonly putP99Ms: number;

@@ -23,6 +23,7 @@ const USAGE = `native-load: load on a Lockstep cell, one JSON line of figures
   --first-key N        fill: where to begin (default 0)    --ttl N           expiry: seconds a session lives (default 60)
   --watches N          scale: watches at the end           --connections N   scale, storm: connections (default 1)
   --kill-pid N         failover, storm: whom to kill       --server-pids N,N scale: whose memory to read
+  --metrics-url URL    scale: of the leader, to see that its log does not grow
   --identity KIND      client (default): every write carries an id that makes retries safe; none: it does not
   --endpoints LIST     host:port of members, comma separated
 `;
@@ -47,6 +48,7 @@ function parseArguments(): Arguments {
       connections: { type: "string", default: "1" },
       "kill-pid": { type: "string", default: "0" },
       "server-pids": { type: "string", default: "" },
+      "metrics-url": { type: "string", default: "" },
       "read-percent": { type: "string", default: "80" },
       warmup: { type: "string", default: "1" },
       seconds: { type: "string", default: "5" },
@@ -70,6 +72,7 @@ function parseArguments(): Arguments {
       .split(",")
       .filter((pid) => pid !== "")
       .map(Number),
+    metricsUrl: values["metrics-url"],
     endpoints: values.endpoints.split(","),
     readPercent: Number(values["read-percent"]),
     warmupSeconds: Number(values.warmup),

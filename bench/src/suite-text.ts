@@ -3,7 +3,7 @@ import type { Labels, Results } from "./results.ts";
 import { median } from "./table.ts";
 
 /** Of sessions or watches, for a figure each to say something. */
-const COUNT_MIN = 9_000;
+const COUNT_MIN = 50_000;
 
 const megabytes = (bytes: number): string => Math.round(bytes / 1e6).toLocaleString("en");
 const whole = (value: number | undefined): string =>
@@ -64,11 +64,13 @@ function largeLines({ large }: Results, labels: Labels): readonly string[] {
 }
 
 /**
- * What each session, or each watch, cost since the curve's first stage with any of its kind, in bytes; undefined where
- * that tells nothing.
+ * What each session, or each watch, cost since the stage of its kind before, in bytes; undefined where that tells
+ * nothing. Not since the first: the caches and write buffers that fill with the first puts are no part of a session.
  */
 export function bytesEach(stage: Stage, stages: readonly Stage[]): number | undefined {
-  const base = stages.find((one) => one.kind === stage.kind);
+  const base = stages
+    .slice(0, stages.indexOf(stage))
+    .findLast((one) => one.kind === stage.kind && one !== stage);
   const now = stage.residentBytes[0];
   const then = base?.residentBytes[0];
   if (base === undefined || now === undefined || then === undefined) return undefined;
@@ -87,12 +89,12 @@ const WATCHES_WANTED = 2_000_000;
 export function estimateBytes(stages: readonly Stage[]): number | undefined {
   const last = stages.at(-1);
   const full = stages.findLast((one) => one.kind === "sessions");
-  const first = stages[0]?.residentBytes[0];
-  if (last === undefined || full === undefined || first === undefined) return undefined;
+  const now = last?.residentBytes[0];
+  if (last === undefined || full === undefined || now === undefined) return undefined;
   if (last.sessions >= SESSIONS_WANTED && last.watches >= WATCHES_WANTED) return undefined;
   const [session, watch] = [bytesEach(full, stages), bytesEach(last, stages)];
   if (last.kind !== "watches" || session === undefined || watch === undefined) return undefined;
-  return first + SESSIONS_WANTED * session + WATCHES_WANTED * watch;
+  return now + (SESSIONS_WANTED - last.sessions) * session + (WATCHES_WANTED - last.watches) * watch;
 }
 
 function sessionsLines({ sessions }: Results, labels: Labels): readonly string[] {
@@ -106,6 +108,8 @@ function sessionsLines({ sessions }: Results, labels: Labels): readonly string[]
       "bytes each",
       "opened/s",
       "renewals/s",
+      "of a core",
+      "log entries",
       "put/s",
       "put p50",
     ];
@@ -118,6 +122,8 @@ function sessionsLines({ sessions }: Results, labels: Labels): readonly string[]
         whole(bytesEach(stage, stages)),
         whole(stage.openedPerSecond),
         stage.renewalsPerSecond === 0 ? "-" : whole(stage.renewalsPerSecond),
+        whole(stage.renewalsPerCore),
+        whole(stage.renewalLogEntries),
         whole(stage.putsPerSecond),
         millis(stage.putP50Ms),
         millis(stage.putP99Ms),

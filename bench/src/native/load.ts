@@ -22,6 +22,8 @@ export interface LoadSettings {
   readonly killPid: number;
   /** scale: processes whose memory is read. */
   readonly serverPids: readonly number[];
+  /** scale: where the leader tells how long its log is. Empty: it is not asked. */
+  readonly metricsUrl: string;
   readonly endpoints: readonly string[];
   readonly readPercent: number;
   readonly warmupSeconds: number;

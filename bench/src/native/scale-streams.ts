@@ -113,6 +113,14 @@ class ScaleStream {
   }
 }
 
+/** What renewing for some seconds came to. */
+export interface Renewed {
+  readonly count: number;
+  readonly perSecond: number;
+  /** Sessions that were gone. */
+  readonly ended: number;
+}
+
 /** All streams of a run. Work goes to a few of them at a time, so that what is measured is not a burst. */
 export class ScaleStreams {
   readonly #streams: readonly ScaleStream[];
@@ -170,7 +178,7 @@ export class ScaleStreams {
   }
 
   /** Renews round and round. */
-  async renewFor(seconds: number): Promise<{ readonly perSecond: number; readonly ended: number }> {
+  async renewFor(seconds: number): Promise<Renewed> {
     const begin = performance.now();
     const until = begin + seconds * 1000;
     let renewed = 0;
@@ -189,7 +197,7 @@ export class ScaleStreams {
       }
     };
     await Promise.all(Array.from({ length: ScaleStreams.#ACTIVE }, walk));
-    return { perSecond: renewed / ((performance.now() - begin) / 1000), ended };
+    return { count: renewed, perSecond: renewed / ((performance.now() - begin) / 1000), ended };
   }
 
   close(): void {

@@ -1,6 +1,7 @@
 import type { Channel, LockstepError } from "@lockstep/client";
 import { writeSync } from "node:fs";
 import type { Stage } from "../load-report.ts";
+import { gaugeOf } from "../metrics.ts";
 import { usageOf } from "../processes.ts";
 import { runClosedLoop } from "./closed-loop.ts";
 import { Corpus, Random } from "./corpus.ts";
@@ -14,6 +15,7 @@ const LEASE_TTL_MS = 3 * 3_600_000;
 /** Between the growth and the look at memory. */
 const SETTLE_MS = 2_000;
 const FIRST_STEP = 100;
+const METRICS_MS_MAX = 5_000;
 const NO_ADDRESS = "the leader's address is not known";
 
 /** 100, 1,000, ... up to and with `most`. */
@@ -28,9 +30,27 @@ function watchKey(index: number): Buffer {
   return Buffer.from(`/watch/${String(index).padStart(8, "0")}`);
 }
 
-interface Measured {
-  readonly renewalsPerSecond: number;
+interface Measured extends Pick<Stage, "renewalsPerSecond" | "renewalsPerCore" | "renewalLogEntries"> {
   readonly ended: number;
+}
+
+/** How far the leader's log is committed; undefined: nobody tells. */
+async function logIndex(metricsUrl: string): Promise<number | undefined> {
+  if (metricsUrl === "") return undefined;
+  const answer = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
+  return gaugeOf(await answer.text(), "lockstep_raft_commit_index");
+}
+
+function measuredRenewals({
+  renewalsPerSecond,
+  renewalsPerCore,
+  renewalLogEntries,
+}: Measured): Omit<Measured, "ended"> {
+  return {
+    renewalsPerSecond,
+    ...(renewalsPerCore === undefined ? {} : { renewalsPerCore }),
+    ...(renewalLogEntries === undefined ? {} : { renewalLogEntries }),
+  };
 }
 
 class Scale {
@@ -68,11 +88,28 @@ class Scale {
     this.#sessions = to;
     // A session belongs to the stream that renews it: that is where its end would be told.
     const ended = await this.#streams.renewOnce();
-    const renewals = await this.#streams.renewFor(this.#settings.measureSeconds);
-    await this.#stage("sessions", perSecond, {
-      renewalsPerSecond: renewals.perSecond,
-      ended: ended + renewals.ended,
-    });
+    const renewals = await this.#renew();
+    await this.#stage("sessions", perSecond, { ...renewals, ended: ended + renewals.ended });
+  }
+
+  /** Renews for some seconds, while nothing else goes on. */
+  async #renew(): Promise<Measured> {
+    const { measureSeconds, serverPids, metricsUrl } = this.#settings;
+    const leader = serverPids[0] ?? 0;
+    const logBefore = await logIndex(metricsUrl);
+    const cpuBefore = usageOf(leader)?.cpuSeconds;
+    const { count, perSecond, ended } = await this.#streams.renewFor(measureSeconds);
+    const cpuAfter = usageOf(leader)?.cpuSeconds;
+    const logAfter = await logIndex(metricsUrl);
+    const cpuSeconds = (cpuAfter ?? Number.NaN) - (cpuBefore ?? Number.NaN);
+    return {
+      renewalsPerSecond: perSecond,
+      ...(cpuSeconds > 0 ? { renewalsPerCore: count / cpuSeconds } : {}),
+      ...(logBefore === undefined || logAfter === undefined
+        ? {}
+        : { renewalLogEntries: logAfter - logBefore }),
+      ended,
+    };
   }
 
   async #growWatches(to: number): Promise<void> {
@@ -124,7 +161,7 @@ class Scale {
       watches: this.#watches,
       residentBytes: this.#settings.serverPids.flatMap((pid) => usageOf(pid)?.residentBytes ?? []),
       openedPerSecond,
-      renewalsPerSecond: measured.renewalsPerSecond,
+      ...measuredRenewals(measured),
       putsPerSecond: tally.operations / this.#settings.measureSeconds,
       putP50Ms: tally.latencies.quantileMs(0.5),
       putP99Ms: tally.latencies.quantileMs(0.99),

@@ -25,6 +25,16 @@ export interface SessionsResult {
   readonly failure?: string;
 }
 
+function coreOf({ renewalsPerCore }: Stage): string {
+  return renewalsPerCore === undefined
+    ? ""
+    : ` (${inThousands(renewalsPerCore)}/s of one core of the leader)`;
+}
+
+function entriesOf({ renewalLogEntries }: Stage): string {
+  return renewalLogEntries === undefined ? "" : `, ${inThousands(renewalLogEntries)} log entries`;
+}
+
 function stageLine(stage: Stage): string {
   const what =
     stage.kind === "sessions"
@@ -32,7 +42,9 @@ function stageLine(stage: Stage): string {
       : `${inThousands(stage.sessions)} sessions and ${inThousands(stage.watches)} watches`;
   const memory = `${inThousands((stage.residentBytes[0] ?? 0) / 1e6)} MB`;
   const renewals =
-    stage.renewalsPerSecond === 0 ? "" : `, ${inThousands(stage.renewalsPerSecond)} renewals/s`;
+    stage.renewalsPerSecond === 0
+      ? ""
+      : `, ${inThousands(stage.renewalsPerSecond)} renewals/s${coreOf(stage)}${entriesOf(stage)}`;
   return `  ${what}: the leader has ${memory}, put p50 ${stage.putP50Ms.toFixed(2)} ms${renewals}`;
 }
 
@@ -57,6 +69,7 @@ async function climb(running: Running, { sessions, watches, onStage }: Climb): P
       watches,
       warmupSeconds: 1,
       measureSeconds: STAGE_SECONDS,
+      ...(system === "lockstep" ? { metricsUrl: leader.spec.metricsUrl } : {}),
       serverPids: [leader, ...others].map((member) => member.pid),
       target: "leader",
     },
