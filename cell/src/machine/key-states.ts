@@ -192,6 +192,7 @@ function fill(record: KeyRecord, section: number, row: IndexRow): void {
   record.version = live ? row.version : 0;
   record.leaseId = live ? row.leaseId : NO_LEASE;
   record.liveRow = live;
+  record.tombstoneRow = !live;
 }
 
 function expectRow(row: HistoryRow | undefined, record: KeyRecord): HistoryRow {

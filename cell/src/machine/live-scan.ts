@@ -146,10 +146,6 @@ export class KeyScan {
       if (cached !== undefined && cached.status !== "unknown") record = cached;
       else row = readIndexRow(source.value);
     }
-    // A key that is live again may have a tombstone still.
-    for (const other of this.sources) {
-      if (other !== source && other.key !== undefined && equalBytes(other.key, key)) other.advance();
-    }
     source.advance();
     return { key, live, record, row };
   }

@@ -45,8 +45,9 @@ export class KeyRecord {
   pending: Uint8Array | undefined = undefined;
   /** Changed by the present batch: the store's rows are older than this record. */
   dirty = false;
-  /** Whether the store holds a live row of this key in `index`. */
+  /** What the store holds of this key in `index`. */
   liveRow = false;
+  tombstoneRow = false;
 
   constructor(namespaceId: number, hash: number, keyLength: number) {
     this.namespaceId = namespaceId;

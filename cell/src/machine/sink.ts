@@ -78,15 +78,14 @@ export class RowSink {
     return end - used;
   }
 
-  /**
-   * Brings the store's rows of a key in line with its record. The tombstone of a key that is live again stays until its
-   * next deletion writes over it, or the compaction of the deletion takes it: a lock is taken and freed all the time.
-   */
+  /** Brings the store's rows of a key in line with its record. */
   index(record: KeyRecord): void {
     const live = record.status === "live";
     const tombstone = !live && record.modRevision > 0;
-    if (record.liveRow && !live) this.liveDeletion(record);
+    if (record.liveRow && !live) this.indexDeletion(record, LIVE);
+    if (record.tombstoneRow && live) this.indexDeletion(record, TOMBSTONE);
     record.liveRow = live;
+    record.tombstoneRow = tombstone;
     if (!live && !tombstone) return;
     this.reserve(INDEX_PREFIX_BYTES + record.keyLength + INDEX_VALUE_BYTES_MAX);
     const { chunk, used } = this;
@@ -95,9 +94,10 @@ export class RowSink {
     this.push("index", valueAt, writeIndexRow(chunk, valueAt, record));
   }
 
-  private liveDeletion({ namespaceId, key, keyLength }: KeyRecord): void {
-    this.reserve(INDEX_PREFIX_BYTES + keyLength);
-    this.push("index", writeIndexKey(this.chunk, this.used, { namespaceId, section: LIVE, key }), -1);
+  private indexDeletion(record: KeyRecord, section: number): void {
+    this.reserve(INDEX_PREFIX_BYTES + record.keyLength);
+    const { namespaceId, key } = record;
+    this.push("index", writeIndexKey(this.chunk, this.used, { namespaceId, section, key }), -1);
   }
 
   attach(namespaceId: number, leaseId: LeaseId, key: Uint8Array): void {
