@@ -9,15 +9,13 @@ import { MemberMetrics } from "./metrics.ts";
 function delaysOf(intervalsMs: readonly number[]): EventLoopDelay {
   const histogram: RecordableHistogram = createHistogram();
   for (const ms of intervalsMs) histogram.record(ms * 1e6);
-  return new EventLoopDelay(
-    Object.assign(Object.create(null), {
-      max: histogram.max,
-      percentile: (at: number) => histogram.percentile(at),
-      enable: () => true,
-      disable: () => true,
-      reset: () => histogram.reset(),
-    }),
-  );
+  return new EventLoopDelay({
+    max: histogram.max,
+    percentile: (at) => histogram.percentile(at),
+    enable: () => true,
+    disable: () => true,
+    reset: () => histogram.reset(),
+  });
 }
 
 const near = (seconds: number, expected: number): void =>

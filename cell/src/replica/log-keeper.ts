@@ -106,7 +106,8 @@ export class LogKeeper {
 
   #releasable(): LogIndex | undefined {
     const { keepBytes, pinned, awaited, state } = this.#options;
-    if (this.#marks[0] === undefined || this.#keptBehind(this.#marks[0]) < keepBytes) return undefined;
+    const [first] = this.#marks;
+    if (first === undefined || this.#keptBehind(first) < keepBytes) return undefined;
     const heldBytesMax = keepBytes * PIN_BYTES_FACTOR;
     const holds = [
       { after: pinned(), bytesMax: heldBytesMax },
