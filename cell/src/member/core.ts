@@ -63,15 +63,16 @@ export interface CoreParts {
 export async function startCore(parts: CoreParts): Promise<Core> {
   const { options, environment, platform, folder } = parts;
   const { identity, state } = folder;
-  const hub = createHub(options, environment, state);
+  // Clients are not told it.
+  const hashSeed = Number.parseInt(identity.incarnation.slice(0, 8), 16);
+  const hub = createHub({ options, environment, state, hashSeed });
   const electionTimeoutMs = options.tickMs * options.electionTimeoutTicks;
   const sessions = createSessionKeeper({
     electionTimeoutMs,
     checkpointIntervalMs: options.checkpointIntervalMs,
     expireBatchMax: 32,
     lateTickMs: electionTimeoutMs / 2,
-    // Clients are not told it.
-    hashSeed: Number.parseInt(identity.incarnation.slice(0, 8), 16),
+    hashSeed,
   });
   const replica = await createReplica(parts, hub);
   replica.newcomers.logged(folder.initial.entries);
@@ -79,9 +80,8 @@ export async function startCore(parts: CoreParts): Promise<Core> {
   const leadership = createLeadership({ options, replica, sessions, electionTimeoutMs });
   // Requests that peers forward before the coordinator stands are refused.
   const late: { coordinator?: CellCoordinator } = {};
-  const { after } = environment;
   const deletedNamespaces = new DeletedNamespaces({
-    ...{ state, hub, sessions, after },
+    ...{ state, hub, sessions, after: environment.after },
     leaseEnded: (end) => late.coordinator?.leaseEnded(end),
   });
   const compactor = followCompaction(replica, parts.events, deletedNamespaces);
@@ -232,7 +232,17 @@ async function handOver(replica: Replica, changes: MembershipChanges): Promise<v
   await changes.transferLeadership(0 as MemberId, TRANSFER_WAIT_MS).catch(() => undefined);
 }
 
-function createHub(options: MemberOptions, environment: Environment, state: CellState): WatchHub {
+function createHub({
+  options,
+  environment,
+  state,
+  hashSeed,
+}: {
+  readonly options: MemberOptions;
+  readonly environment: Environment;
+  readonly state: CellState;
+  readonly hashSeed: number;
+}): WatchHub {
   return createWatchHub({
     source: {
       revision: () => state.machine.revision,
@@ -245,6 +255,7 @@ function createHub(options: MemberOptions, environment: Environment, state: Cell
     pendingBytesMax: options.watchPendingBytesMax,
     totalPendingBytesMax: 256 * 1024 * 1024,
     watchesMax: options.watchesMax,
+    hashSeed,
   });
 }
 

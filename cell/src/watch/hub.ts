@@ -228,8 +228,8 @@ class Hub implements WatchHub {
     const made: NamespaceWatchers = {
       id,
       commands: this.#commands,
-      synced: new WatcherIndex(),
-      lagging: new WatcherIndex(),
+      synced: new WatcherIndex(this.#options.hashSeed ?? 0),
+      lagging: new WatcherIndex(this.#options.hashSeed ?? 0),
       runnable: new Set(),
       parked: new Set(),
       count: 0,

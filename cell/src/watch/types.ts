@@ -31,6 +31,8 @@ export interface WatchHubOptions {
   /** Bytes queued for all watchers; beyond it the largest is cut. Default 256 MiB. */
   readonly totalPendingBytesMax: number;
   readonly watchesMax: number;
+  /** Any number that clients do not know: where keys stand in memory must not follow from those they choose. Default 0. */
+  readonly hashSeed?: number;
   /** Live deliveries in one go; the others follow in slices, so that a heartbeat comes through. Default 8,192. */
   readonly fanoutSlice?: number;
   /**

@@ -2,6 +2,7 @@ import type { KeyRange, Revision, WatchEvent, WatchHandle, WatchSink } from "@lo
 import { assert } from "../invariant.ts";
 import type { NamespaceId } from "../machine/types.ts";
 import { INFINITY_KEY, IntervalIndex } from "./interval-index.ts";
+import { KeyTable } from "./key-table.ts";
 
 /** Events that wait for a full sink: those of one publication. */
 export interface PendingBatch {
@@ -213,8 +214,13 @@ function keyOf({ key, rangeEnd }: KeyRange): string | Span {
 
 /** Which watchers of one namespace want a key: a hash for single keys, an interval index for ranges. */
 export class WatcherIndex {
-  readonly #exact = new Map<string, WatcherGroup>();
+  readonly #exact: KeyTable;
   readonly #ranges = new IntervalIndex<Watcher[]>();
+
+  /** @param hashSeed any number that clients do not know */
+  constructor(hashSeed: number) {
+    this.#exact = new KeyTable(hashSeed);
+  }
 
   get empty(): boolean {
     return this.#exact.size === 0 && this.#ranges.size === 0;
@@ -242,12 +248,12 @@ export class WatcherIndex {
   delete(watcher: Watcher): void {
     const { key } = watcher;
     const group = typeof key === "string" ? this.#exact.get(key) : this.#ranges.get(key.start, key.end);
-    if (Array.isArray(group)) {
+    if (Array.isArray(group) && group.length > 1) {
       remove(group, watcher);
-      if (group.length > 0) return;
-    } else {
-      assert(group === watcher, "a watcher is in the index it is taken from");
+      return;
     }
+    const last = Array.isArray(group) ? group[0] : group;
+    assert(last === watcher, "a watcher is in the index it is taken from");
     if (typeof key === "string") this.#exact.delete(key);
     else this.#ranges.delete(key.start, key.end);
   }
