@@ -63,16 +63,14 @@ export interface CoreParts {
 export async function startCore(parts: CoreParts): Promise<Core> {
   const { options, environment, platform, folder } = parts;
   const { identity, state } = folder;
-  // Clients are not told it.
-  const hashSeed = Number.parseInt(identity.incarnation.slice(0, 8), 16);
-  const hub = createHub({ options, environment, state, hashSeed });
+  const hub = createHub({ options, environment, state, hashSeed: hashSeedOf(identity) });
   const electionTimeoutMs = options.tickMs * options.electionTimeoutTicks;
   const sessions = createSessionKeeper({
     electionTimeoutMs,
     checkpointIntervalMs: options.checkpointIntervalMs,
     expireBatchMax: 32,
     lateTickMs: electionTimeoutMs / 2,
-    hashSeed,
+    hashSeed: hashSeedOf(identity),
   });
   const replica = await createReplica(parts, hub);
   replica.newcomers.logged(folder.initial.entries);
@@ -230,6 +228,11 @@ async function handOver(replica: Replica, changes: MembershipChanges): Promise<v
   const { configuration } = replica.parts.state.membership;
   if (!replica.isLeader || configuration.voters.length < 2) return;
   await changes.transferLeadership(0 as MemberId, TRANSFER_WAIT_MS).catch(() => undefined);
+}
+
+/** Of tables whose keys clients choose: they are not told it. */
+function hashSeedOf({ incarnation }: MemberIdentity): number {
+  return Number.parseInt(incarnation.slice(0, 8), 16);
 }
 
 function createHub({

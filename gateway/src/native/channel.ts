@@ -31,6 +31,7 @@ import type { NativeDoorLimits } from "./limits.ts";
 import type { AnyOutcome, OutboxWatch } from "./outbox.ts";
 import { Outbox } from "./outbox.ts";
 import { MalformedError } from "./reader.ts";
+import { WatchTable } from "./watch-table.ts";
 import type { ReverseWriter } from "./writer.ts";
 
 /** Room in a frame for what stands around one batch of events. */
@@ -46,6 +47,8 @@ export interface ChannelContext {
   readonly events: EventEncoder;
   readonly writer: ReverseWriter;
   readonly interest: LeaseInterest;
+  /** Not known to clients: see {@link WatchTable}. */
+  readonly hashSeed: number;
   /** The channel answers nothing more. */
   readonly onClosed: (channel: Channel) => void;
 }
@@ -93,7 +96,7 @@ export class Channel implements LeaseListener {
   private readonly call: StreamCall;
   private readonly context: ChannelContext;
   private readonly outbox = new Outbox();
-  private readonly watches = new Map<number, ChannelWatch>();
+  private readonly watches: WatchTable<ChannelWatch>;
   /** Watches that were told to hold back. */
   private held: ChannelWatch[] = [];
   /** Sealed frames that the transport has no room for yet. */
@@ -109,6 +112,7 @@ export class Channel implements LeaseListener {
   constructor(call: StreamCall, context: ChannelContext) {
     this.call = call;
     this.context = context;
+    this.watches = new WatchTable(context.hashSeed);
     call.onMessage((bytes) => this.frame(bytes));
     call.onHalfClose(() => this.clientEnded());
     call.onClose(() => this.close());
@@ -289,7 +293,7 @@ export class Channel implements LeaseListener {
       return;
     }
     watch.handle = handle;
-    this.watches.set(watchId, watch);
+    this.watches.add(watch);
     this.outbox.addCreated(watchId, handle.createdRevision);
     this.changed();
   }
@@ -319,7 +323,7 @@ export class Channel implements LeaseListener {
   /** The client has nothing more to ask: it still gets its answers, then the stream ends. */
   private clientEnded(): void {
     this.halfClosed = true;
-    for (const watchId of [...this.watches.keys()]) this.cancelWatch(watchId);
+    for (const { id } of this.watches.values()) this.cancelWatch(id);
     this.changed();
   }
 

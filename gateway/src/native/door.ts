@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import type { Coordinator, FailureCode, Limits } from "../coordinator/index.ts";
 import { LIMITS } from "../coordinator/index.ts";
 import { GrpcCode } from "../grpc/call.ts";
@@ -96,6 +97,7 @@ class Door implements NativeDoor {
       events: new EventEncoder(this.doorLimits.frameTargetBytes),
       writer: new ReverseWriter(),
       interest,
+      hashSeed: randomInt(2 ** 32),
       onClosed: (channel) => {
         this.channels.delete(channel);
         interest.listenerClosed(channel);
