@@ -202,6 +202,37 @@ describe("receiving a state", () => {
     await finishing;
   });
 
+  it("a stream that is given up leaves nothing on the disk, and the same one offered again begins anew", async () => {
+    const world = new World();
+    const { receiver, chunks } = await world.offer("one");
+    await take(receiver, chunks.slice(0, 1));
+    assert.equal(world.snapshots.isInstalling, true);
+    receiver?.abort(new Error("the sender gave up"));
+    assert.equal(world.snapshots.isInstalling, false);
+    for (let turns = 0; turns < 5; turns += 1) await turn();
+    assert.deepEqual(world.generations.events, ["begin", "abort", "removed"]);
+    const again = await world.offer("one");
+    assert.equal(again.receiver?.nextChunk, 0);
+    await (await take(again.receiver, again.chunks)).finish();
+    assert.equal(world.announced.length, 1);
+  });
+
+  it("a stream that is given up while its state is being installed takes nothing back", async () => {
+    const world = new World();
+    const { receiver, chunks } = await world.offer("one");
+    await take(receiver, chunks);
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    world.generations.delay = promise;
+    const finishing = receiver?.finish();
+    for (let turns = 0; turns < 5; turns += 1) await turn();
+    receiver?.abort(new Error("the member is closing"));
+    assert.equal(world.snapshots.isInstalling, true);
+    resolve(undefined);
+    await finishing;
+    assert.deepEqual(world.generations.events, ["begin", "commit"]);
+    assert.equal(world.snapshots.isInstalling, false);
+  });
+
   it("a resumed stream goes on where it was", async () => {
     const world = new World();
     const { receiver, chunks } = await world.offer("one");

@@ -62,7 +62,7 @@ export class Snapshots {
 
   /** Another member's state is being received or made the live one. A stream that broke counts until it is given up. */
   get isInstalling(): boolean {
-    return this.#staged !== undefined || this.#adopting || this.#receiving?.isOpen === true;
+    return this.#staged !== undefined || this.#adopting || this.#receiving?.failed === false;
   }
 
   /** The core wants `peer` to get the state. One stream a peer. */
@@ -115,6 +115,7 @@ export class Snapshots {
     const receiver = new StateReceiver(offer.id, this.#begin(this.#receiving), {
       pause: pauseIn(environment),
       complete: (complete) => this.#complete(complete, from, header),
+      givenUp: (givenUp) => this.#givenUp(givenUp),
     });
     this.#receiving = receiver;
     return receiver;
@@ -156,6 +157,14 @@ export class Snapshots {
     await this.#discarded;
     await previous?.discard();
     return this.#options.generations.begin();
+  }
+
+  /** What was received so far goes at once: nobody continues it, and the disk may be short of what it takes. */
+  #givenUp(receiver: StateReceiver): void {
+    // What is staged is the core's to decide on.
+    if (this.#receiving !== receiver || this.#isStaged(receiver.offerId) || this.#adopting) return;
+    this.#receiving = undefined;
+    this.#discarded = receiver.discard();
   }
 
   /** A failure to remove it is the next one's concern: that begins by removing what is there. */
@@ -202,36 +211,34 @@ export class Snapshots {
   }
 }
 
+interface ReceiverOptions {
+  readonly pause: Pause;
+  readonly complete: (complete: StateReceiver) => Promise<void>;
+  readonly givenUp: (givenUp: StateReceiver) => void;
+}
+
 /** The receiving end of one stream; the same object serves when the stream resumes after a broken connection. */
 class StateReceiver implements SnapshotReceiver {
   readonly offerId: string;
   readonly #generation: Promise<PendingGeneration>;
   readonly #sink: Promise<ReturnType<typeof createSnapshotSink>>;
   readonly #complete: (complete: StateReceiver) => Promise<void>;
+  readonly #givenUp: (givenUp: StateReceiver) => void;
   nextChunk = 0;
   failed = false;
-  /** The sender, or the connection, has given it up; only the same stream may still come back to it. */
-  #abandoned = false;
 
   constructor(
     offerId: string,
     generation: Promise<PendingGeneration>,
-    {
-      pause,
-      complete,
-    }: { readonly pause: Pause; readonly complete: (complete: StateReceiver) => Promise<void> },
+    { pause, complete, givenUp }: ReceiverOptions,
   ) {
     this.offerId = offerId;
     this.#generation = generation;
     this.#complete = complete;
+    this.#givenUp = givenUp;
     this.#sink = generation.then((pending) => createSnapshotSink(pending.store, { pause }));
     // A failure to open is reported by the first chunk.
     this.#sink.catch(() => (this.failed = true));
-  }
-
-  /** More of it is expected. */
-  get isOpen(): boolean {
-    return !this.failed && !this.#abandoned;
   }
 
   generation(): Promise<PendingGeneration> {
@@ -239,7 +246,6 @@ class StateReceiver implements SnapshotReceiver {
   }
 
   async chunk(data: Uint8Array): Promise<void> {
-    this.#abandoned = false;
     const sink = await this.#sink;
     try {
       await sink.chunk(data);
@@ -261,10 +267,9 @@ class StateReceiver implements SnapshotReceiver {
     await this.#complete(this);
   }
 
-  /** A broken connection may resume; only a stream that is given up or replaced is discarded. */
+  /** One end gave the stream up. A broken connection does not: that may resume. */
   abort(): void {
-    // What is staged stays until the next offer takes its place.
-    this.#abandoned = true;
+    this.#givenUp(this);
   }
 
   async discard(): Promise<void> {
