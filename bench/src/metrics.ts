@@ -15,15 +15,11 @@ export interface Stall {
   readonly p9999Ms: number | undefined;
 }
 
-/** Node's monitor counts its own period of 10 ms into each sample. */
-const PERIOD_MS = 10;
-
 /** @returns undefined when the member does not tell (etcd does not). */
 export async function readStall(metricsUrl: string): Promise<Stall | undefined> {
   const text = await (await fetch(metricsUrl, { signal: AbortSignal.timeout(5_000) })).text();
   const max = gaugeOf(text, "lockstep_event_loop_delay_max_seconds");
   if (max === undefined) return undefined;
   const p9999 = gaugeOf(text, "lockstep_event_loop_delay_p9999_seconds");
-  const beyondPeriod = (seconds: number): number => Math.max(0, seconds * 1000 - PERIOD_MS);
-  return { maxMs: beyondPeriod(max), p9999Ms: p9999 === undefined ? undefined : beyondPeriod(p9999) };
+  return { maxMs: max * 1000, p9999Ms: p9999 === undefined ? undefined : p9999 * 1000 };
 }
