@@ -26,7 +26,7 @@ import type { RenewalAnswer, SessionKeeper, SessionOptions, SessionWork } from "
  * Expiries on their way through the log, in batches of `expireBatchMax`. They may all stand in one entry, and the clients'
  * requests wait while it is applied: with a thousand, for as long as makes the others elect another leader.
  */
-const EXPIRE_BATCHES_OUTSTANDING_MAX = 4;
+const EXPIRE_BATCHES_OUTSTANDING_MAX = 2;
 /** 100,000 sessions that end together are gone within 8 s, and the processor is left to the others for half of that. */
 const EXPIRIES_PER_MS_MAX = 13;
 /** What a pause may save up: the next follow each other as fast as they are committed until it is used. */

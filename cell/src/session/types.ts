@@ -11,7 +11,7 @@ export interface SessionOptions {
   readonly electionTimeoutMs: number;
   /** A lease unrenewed for this long gets a remaining-time checkpoint. Default 5 min. */
   readonly checkpointIntervalMs: number;
-  /** Leases named by one expiry command; up to four of these are on their way at a time. Default 32. */
+  /** Leases named by one expiry command; up to two of these are on their way at a time. Default 32. */
   readonly expireBatchMax: number;
   /** A tick later than this after the last is late: leadership must be proved before anything expires or renews. */
   readonly lateTickMs: number;
