@@ -9,8 +9,9 @@ import type { StoreReader } from "../store/types.ts";
 import { Arena, compareBytes, EMPTY } from "./bytes.ts";
 import { HistoryReads } from "./history-reads.ts";
 import { indexKey, LIVE, TOMBSTONE } from "./keys.ts";
+import { ReadAhead } from "./read-ahead.ts";
 import type { RecordCache } from "./records.ts";
-import { CACHED_VALUE_BYTES_MAX, type KeyRecord } from "./records.ts";
+import { CACHED_VALUE_BYTES_MAX, type KeyRecord, type KeyStatus } from "./records.ts";
 import type { HistoryRow, IndexRow } from "./rows.ts";
 import { readIndexRow } from "./rows.ts";
 import type { RowSink } from "./sink.ts";
@@ -24,6 +25,7 @@ export class KeyStates {
   readonly cache: RecordCache;
   readonly history: HistoryReads;
   readonly smallRanges: SmallRanges = new SmallRanges();
+  readonly readAhead: ReadAhead = new ReadAhead(this);
   /** Records changed by the present batch. */
   readonly dirty: KeyRecord[] = [];
   /** The same, by (namespace, key), as far as `sortedUpTo` of `dirty`; brought up to date when a range is read. */
@@ -44,7 +46,11 @@ export class KeyStates {
   /** The loaded record of a key. */
   state(namespaceId: number, key: Uint8Array, reader: StoreReader): KeyRecord {
     const record = this.cache.obtain(namespaceId, key);
-    if (record.status === "unknown") this.load([record], reader);
+    if (record.status === "unknown") {
+      this.readAhead.fetch(reader);
+      // It may have been among those.
+      if ((record.status as KeyStatus) === "unknown") this.load([record], reader);
+    }
     return record;
   }
 
@@ -114,6 +120,7 @@ export class KeyStates {
   clear(): void {
     this.cache.clear();
     this.smallRanges.clear();
+    this.readAhead.clear();
   }
 
   /** Notes that a record differs from the store. */

@@ -211,6 +211,11 @@ class CellMachine implements LoadableMachine {
     return [...this.state.namespaces.values()].map((namespace) => namespace.info());
   }
 
+  expectRead(namespace: string, key: Uint8Array): void {
+    const id = this.state.namespaceByName(namespace)?.id;
+    if (id !== undefined) this.keys.readAhead.add(id, key);
+  }
+
   range(
     namespaceId: NamespaceId,
     operation: RangeOperation,

@@ -262,6 +262,8 @@ export interface Machine {
   /** Bytes of live and retained history of all namespaces. */
   readonly historyBytes: number;
 
+  /** A hint: the newest state of this key will be read soon. Those of many keys are fetched together. */
+  expectRead(namespace: string, key: Uint8Array): void;
   /** The newest state or a retained revision. Bounded by the settings' reply limits. */
   range(
     namespaceId: NamespaceId,

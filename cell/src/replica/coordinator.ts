@@ -175,10 +175,14 @@ export class CellCoordinator implements Coordinator {
     const fail = (failure: Failure): void => deliver({ ok: false, failure });
     const serializable = read.consistency === "serializable" && operation.kind !== "lease-time-to-live";
     const { minRevision = 0 } = read;
-    if (serializable && minRevision <= replica.revision) return this.#options.soon(serve);
+    if (serializable && minRevision <= replica.revision) {
+      this.#expect(read);
+      return this.#options.soon(serve);
+    }
     const readsPending = replica.reads.pending + this.#revisionWaiters.length;
     const refused = admitRead({ readsPending }, this.#options.admission);
     if (refused !== undefined) return failLater(refused);
+    this.#expect(read);
     const deadlineMs = this.#deadline(read.deadlineMs);
     if (serializable) this.#revisionWaiters.push({ revision: minRevision, deadlineMs, serve, fail });
     else replica.read({ serve: this.#sampled(serve, replica.parts.measure.read), fail, deadlineMs });
@@ -478,6 +482,12 @@ export class CellCoordinator implements Coordinator {
       else this.#options.soon(() => deliver(outcome));
     });
     returned = true;
+  }
+
+  /** Reads of single keys that wait together are fetched together. */
+  #expect({ namespace, operation }: Read): void {
+    if (operation.kind !== "range" || operation.range.rangeEnd !== undefined) return;
+    this.#options.replica.parts.state.machine.expectRead(namespace, operation.range.key);
   }
 
   #serve(read: Read): ReadOutcome {
