@@ -6,8 +6,11 @@ import type { FrameLink, Transport } from "./transport.ts";
 
 /** A member that does not greet within this long is given up. */
 const GREETING_MS_MAX = 3_000;
-/** While one dial hangs, the next endpoint is tried after this long. */
-const HEDGE_MS = 250;
+/**
+ * While one dial hangs, the next endpoint is tried after this long. Not sooner: when a member takes thousands of clients
+ * with it, the others are slow for a while, and each impatient client costs them one more stream.
+ */
+const HEDGE_MS = 1_000;
 /** A replaced stream may finish its answers for this long. */
 const DRAIN_MS_MAX = 10_000;
 const LEARNED_ENDPOINTS_MAX = 16;
