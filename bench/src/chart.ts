@@ -231,8 +231,8 @@ function curves(results: Results, labels: Labels, top: number): Block {
   if (plots.length === 0) return { height: 0, parts: [] };
   const parts = [
     text(MARGIN, top + 16, "Growth, both axes logarithmic", 'class="title"'),
-    text(MARGIN + 260, top + 16, labels.lockstep, 'class="lockstep"'),
-    text(MARGIN + 360, top + 16, labels.etcd, 'class="etcd"'),
+    text(MARGIN + 340, top + 16, labels.lockstep, 'class="lockstep"'),
+    text(MARGIN + 440, top + 16, labels.etcd, 'class="etcd"'),
   ];
   plots.forEach((one, index) => {
     const left = MARGIN + (index % 2) * (PLOT_WIDTH + 24);
