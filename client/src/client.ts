@@ -3,8 +3,9 @@ import { Channel } from "./channel/channel.ts";
 import { GrpcTransport } from "./channel/grpc.ts";
 import { REQUESTS_MAX, type Completion } from "./channel/pending.ts";
 import { LockstepError } from "./errors.ts";
-import { acquireLock, type Lock, type LockOptions } from "./lock.ts";
 import type { ConnectOptions } from "./options.ts";
+import { ExclusiveLock, type Lock, type LockOptions } from "./recipes/exclusive-lock.ts";
+import { FairLock } from "./recipes/fair-lock.ts";
 import { REAL_RUNTIME, type Runtime } from "./runtime.ts";
 import { Session, type SessionOptions } from "./session.ts";
 import type {
@@ -182,9 +183,17 @@ export class Client {
     return Session.open(this, options);
   }
 
-  /** Acquires the lock `name`; waits until it is free, at most `waitMs`. */
-  lock(name: string, options: LockOptions): Promise<Lock> {
-    return acquireLock(this, name, options);
+  /** Takes the exclusive lock `name`; waits until it is free, at most `waitMs`. Without options: the lock, to be taken. */
+  lock(name: string): ExclusiveLock;
+  lock(name: string, options: LockOptions): Promise<Lock>;
+  lock(name: string, options?: LockOptions): ExclusiveLock | Promise<Lock> {
+    const lock = new ExclusiveLock(this, name);
+    return options === undefined ? lock : lock.acquire(options);
+  }
+
+  /** The lock `name` that serves in the order of asking. */
+  fairLock(name: string): FairLock {
+    return new FairLock(this, name);
   }
 
   /**

@@ -1,0 +1,100 @@
+import type { Client } from "../client.ts";
+import { LockstepError } from "../errors.ts";
+import type { Session } from "../session.ts";
+import { onSessionLost } from "./session-end.ts";
+
+export interface AcquireOptions {
+  /** What is acquired lives as long as this session. */
+  readonly session: Session;
+  /** Wait at most this long; 0: try once. Default: until the session ends. */
+  readonly waitMs?: number;
+  /** Stop waiting when it fires. */
+  readonly signal?: AbortSignal;
+  /**
+   * Notice, by a watch, when somebody else deletes the key of what is held: an operator who breaks a lock. It begins
+   * after a second, so that what is held shortly costs nothing. Default true.
+   */
+  readonly watchKey?: boolean;
+}
+
+/** How long somebody may and wants to wait, and what ends it. */
+export interface Wait {
+  /** For people: `the lock "NAME"`. */
+  readonly what: string;
+  readonly session: Session;
+  /** Fires when the waiting is over: by its time, by the caller's signal, by the end of the session. */
+  readonly stop: AbortSignal;
+  /** The caller wants it at once or not at all. */
+  readonly once: boolean;
+  readonly watchKey: boolean;
+}
+
+/** Runs `work` under everything that may end it; what it throws then says which of them it was. */
+export async function acquiring<T>(
+  client: Client,
+  what: string,
+  options: AcquireOptions,
+  work: (wait: Wait) => Promise<T>,
+): Promise<T> {
+  const { session, waitMs, signal } = options;
+  if (waitMs !== undefined && !(waitMs >= 0)) throw new TypeError("waitMs is a number of at least 0");
+  session.assertAlive();
+  const stop = new AbortController();
+  const onAbort = (): void => stop.abort(cancelled(what, signal?.reason));
+  const unsubscribe = onSessionLost(session, () => stop.abort(session.lost.reason));
+  if (signal?.aborted === true) onAbort();
+  else signal?.addEventListener("abort", onAbort, { once: true });
+  const cancelTimer =
+    waitMs === undefined || waitMs === 0
+      ? undefined
+      : client.runtime.schedule(() => stop.abort(timedOut(what)), waitMs);
+  try {
+    return await work({
+      what,
+      session,
+      stop: stop.signal,
+      once: waitMs === 0,
+      watchKey: options.watchKey ?? true,
+    });
+  } catch (error) {
+    // Waiting ends when the session ends, whatever else went wrong at the same time.
+    throw session.lost.aborted ? session.lost.reason : error;
+  } finally {
+    cancelTimer?.();
+    unsubscribe();
+    signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+/** The same for whoever asks without wanting to wait: what was not free is `undefined` instead of an error. */
+export async function orUndefined<T>(acquired: Promise<T>): Promise<T | undefined> {
+  try {
+    return await acquired;
+  } catch (error) {
+    if (error instanceof LockstepError && error.code === "lock-timeout") return undefined;
+    throw error;
+  }
+}
+
+/** A process that was stopped reads an answer before the timer that ends its session: the clock decides (B18). */
+export function isStillWanted(wait: Wait): boolean {
+  return !wait.stop.aborted && wait.session.remainingMs() > 0;
+}
+
+/** Throws why {@link isStillWanted} says no. */
+export function throwUnwanted(wait: Wait): void {
+  wait.stop.throwIfAborted();
+  wait.session.assertAlive();
+}
+
+export function timedOut(what: string): LockstepError {
+  return new LockstepError(
+    "lock-timeout",
+    "not-applied",
+    `${what} was not free in time: somebody else holds it`,
+  );
+}
+
+function cancelled(what: string, cause: unknown): LockstepError {
+  return new LockstepError("cancelled", "not-applied", `waiting for ${what} was cancelled`, { cause });
+}

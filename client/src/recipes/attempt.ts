@@ -1,0 +1,124 @@
+import { Backoff } from "../backoff.ts";
+import type { Client } from "../client.ts";
+import { LockstepError } from "../errors.ts";
+import type { Session } from "../session.ts";
+import type { CallOptions, Txn, TxnResult } from "../types.ts";
+import type { Wait } from "./acquiring.ts";
+import { onSessionLost } from "./session-end.ts";
+
+/** One try to create a key; the wait itself may be longer. */
+const CREATE_MS_MAX = 10_000;
+const UNDO_MS_MAX = 5_000;
+/** More failures of an undo than this say that it will not work: the end of the session does it then. */
+const UNDO_TRIES_MAX = 20;
+/** Whoever gave up is not kept waiting longer than this while what he began is taken back. */
+const GIVE_UP_MS_MAX = 1_000;
+
+/** What takes an attempt back. Called with a bound; may be called again after it failed. */
+export type Undo = (options: CallOptions) => Promise<unknown>;
+
+/** What an attempt does, and how to take it back. */
+export interface Creation {
+  readonly txn: Txn;
+  /** After an answer that nobody waits for any more. */
+  readonly undoKnown: (result: TxnResult) => Undo;
+  /** After the answer was lost: the attempt may or may not have taken effect. */
+  readonly undoUnknown: Undo;
+}
+
+/**
+ * Sends the transaction that creates a claim. Whatever way it ends but well, nothing of it stays: a creation whose
+ * caller has gone is taken back when its answer comes, and one whose answer is lost is looked for. Both go on behind
+ * the caller's back if they take long; what the end of the session comes before, the cell removes with its lease.
+ */
+export async function create(client: Client, wait: Wait, creation: Creation): Promise<TxnResult> {
+  wait.stop.throwIfAborted();
+  const { session } = wait;
+  const deadlineMs = Math.min(CREATE_MS_MAX, session.remainingMs());
+  let undone = false;
+  const settled = client.txn(creation.txn, { deadlineMs }).then(
+    async (result) => {
+      if (wait.stop.aborted) {
+        undone = true;
+        await insist(client, session, creation.undoKnown(result));
+      }
+      return result;
+    },
+    async (error: unknown) => {
+      if (isUnknown(error)) await insist(client, session, creation.undoUnknown);
+      throw error;
+    },
+  );
+  const result = await orGivenUp(client, wait, settled);
+  if (!wait.stop.aborted) return result;
+  // The answer and the stop came in one turn.
+  if (!undone) await insist(client, session, creation.undoKnown(result));
+  throw wait.stop.reason;
+}
+
+/** What `settled` says; from the stop of the waiting on it has a second left to say it. */
+async function orGivenUp<T>(client: Client, wait: Wait, settled: Promise<T>): Promise<T> {
+  let cancelTimer: (() => void) | undefined;
+  let onStop: () => void = () => undefined;
+  const gaveUp = new Promise<never>((_, reject) => {
+    onStop = () => {
+      cancelTimer = client.runtime.schedule(() => reject(wait.stop.reason as Error), GIVE_UP_MS_MAX);
+    };
+  });
+  wait.stop.addEventListener("abort", onStop, { once: true });
+  try {
+    return await Promise.race([settled, gaveUp]);
+  } finally {
+    wait.stop.removeEventListener("abort", onStop);
+    cancelTimer?.();
+  }
+}
+
+/**
+ * Runs `undo` until it works or the session is over. Resolves when that is so, but at the latest after a second: the
+ * rest goes on by itself.
+ */
+export async function insist(client: Client, session: Session, undo: Undo): Promise<void> {
+  const done = untilUndone(client, session, undo);
+  await new Promise<void>((resolve) => {
+    const cancelTimer = client.runtime.schedule(resolve, GIVE_UP_MS_MAX);
+    void done.finally(() => {
+      cancelTimer();
+      resolve();
+    });
+  });
+}
+
+/** Never rejects. */
+async function untilUndone(client: Client, session: Session, undo: Undo): Promise<void> {
+  const backoff = new Backoff(client.runtime);
+  for (let tries = 0; tries < UNDO_TRIES_MAX; tries++) {
+    const leftMs = session.remainingMs();
+    if (leftMs <= 0) return;
+    try {
+      await undo({ deadlineMs: Math.min(UNDO_MS_MAX, leftMs) });
+      return;
+    } catch (error) {
+      if (error instanceof LockstepError && error.code === "closed") return;
+    }
+    await pause(client, session, backoff.nextMs());
+  }
+}
+
+/** Resolves after `delayMs`, or when the session ends. */
+function pause(client: Client, session: Session, delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (): void => {
+      cancelTimer();
+      unsubscribe();
+      resolve();
+    };
+    const cancelTimer = client.runtime.schedule(end, delayMs);
+    let unsubscribe: () => void = () => undefined;
+    unsubscribe = onSessionLost(session, end);
+  });
+}
+
+function isUnknown(error: unknown): boolean {
+  return !(error instanceof LockstepError) || error.outcome === "unknown";
+}

@@ -1,0 +1,72 @@
+import type { Client } from "../client.ts";
+import type { CallOptions } from "../types.ts";
+import { acquiring, orUndefined, type Wait } from "./acquiring.ts";
+import { whileHeld } from "./claim.ts";
+import { Lock, type LockOptions } from "./exclusive-lock.ts";
+import { checkName, keysOf, ROOTS } from "./names.ts";
+import { lockState, type LockState } from "./owner.ts";
+import { Queue } from "./queue.ts";
+
+/** How many waiters {@link FairLock.inspect} tells of. */
+const INSPECT_MAX = 1_000;
+
+/** Who holds a lock, and who waits for it. */
+export interface QueueState {
+  readonly holder: LockState | undefined;
+  /** In the order in which they will be served; at most the first 1,000. */
+  readonly waiters: readonly LockState[];
+}
+
+/**
+ * One holder at a time, in the order in which they asked. Everybody watches the one before, so a release wakes one
+ * process. One round trip when it is free; no more than the release and its event when it is handed on.
+ */
+export class FairLock {
+  readonly name: string;
+  readonly #client: Client;
+  readonly #queue: Queue;
+
+  constructor(client: Client, name: string) {
+    checkName("a fair lock", name);
+    this.#client = client;
+    this.name = name;
+    this.#queue = new Queue(client, keysOf(ROOTS.fairLock, name));
+  }
+
+  /**
+   * Takes the lock; waits for its turn. Whatever way it fails, no key of this attempt stays.
+   * @throws LockstepError `lock-timeout` after `waitMs`, `cancelled` by the signal, `session-lost`, and `not-held` when
+   *   somebody deleted the place in the queue.
+   */
+  acquire(options: LockOptions): Promise<Lock> {
+    return acquiring(this.#client, `the fair lock "${this.name}"`, options, (wait) => this.#acquire(wait));
+  }
+
+  /** Takes the lock if nobody holds it or waits for it; undefined: somebody does. */
+  tryAcquire(options: Omit<LockOptions, "waitMs">): Promise<Lock | undefined> {
+    return orUndefined(this.acquire({ ...options, waitMs: 0 }));
+  }
+
+  /** Runs `work` while holding the lock. Rejects with `not-held` if the lock did not last until the work's end. */
+  async with<T>(options: LockOptions, work: (lock: Lock) => Promise<T> | T): Promise<T> {
+    return whileHeld(await this.acquire(options), work);
+  }
+
+  async inspect(options: CallOptions = {}): Promise<QueueState> {
+    const kvs = await this.#queue.list({ ...options, limit: INSPECT_MAX + 1 });
+    const [holder, ...waiters] = kvs.map((kv) => lockState(kv));
+    return { holder, waiters };
+  }
+
+  async #acquire(wait: Wait): Promise<Lock> {
+    const entered = await this.#queue.enter(wait);
+    const { place } = entered;
+    try {
+      await this.#queue.untilFirst(wait, entered);
+    } catch (error) {
+      await this.#queue.giveUp(wait, place);
+      throw error;
+    }
+    return new Lock(this.#client, wait, { name: this.name, ...place });
+  }
+}
