@@ -20,6 +20,8 @@ export class Lease {
   /** Keys attached now. */
   keys = 0;
   dirty = false;
+  /** The store holds its row. */
+  stored = false;
   /** Records that were attached in the present batch, perhaps for a moment only. */
   attached: KeyRecord[] = [];
 
@@ -93,8 +95,9 @@ export class LeaseTable {
   settle(): void {
     for (const lease of this.dirty) {
       const key = leaseKey(lease.namespaceId, lease.leaseId);
-      if (lease.exists) this.sink.put("leases", key, leaseRow(lease));
+      if (lease.exists) this.sink.put("leases", key, leaseRow(lease), !lease.stored);
       else this.sink.delete("leases", key);
+      lease.stored = lease.exists;
       lease.dirty = false;
       lease.attached = [];
     }
@@ -127,6 +130,7 @@ export class LeaseTable {
   private add(namespaceId: number, leaseId: LeaseId, row: Uint8Array | undefined): Lease {
     const lease = new Lease(namespaceId, leaseId);
     if (row !== undefined) readLeaseRow(lease, row);
+    lease.stored = lease.exists;
     this.remember(lease);
     return lease;
   }

@@ -82,6 +82,7 @@ export class RowSink {
   index(record: KeyRecord): void {
     const live = record.status === "live";
     const tombstone = !live && record.modRevision > 0;
+    const isNew = live ? !record.liveRow : !record.tombstoneRow;
     if (record.liveRow && !live) this.indexDeletion(record, LIVE);
     if (record.tombstoneRow && live) this.indexDeletion(record, TOMBSTONE);
     record.liveRow = live;
@@ -91,7 +92,7 @@ export class RowSink {
     const { chunk, used } = this;
     const { namespaceId, key } = record;
     const valueAt = writeIndexKey(chunk, used, { namespaceId, section: live ? LIVE : TOMBSTONE, key });
-    this.push("index", valueAt, writeIndexRow(chunk, valueAt, record));
+    this.push("index", valueAt, writeIndexRow(chunk, valueAt, record), isNew);
   }
 
   private indexDeletion(record: KeyRecord, section: number): void {
@@ -101,22 +102,23 @@ export class RowSink {
   }
 
   attach(namespaceId: number, leaseId: LeaseId, key: Uint8Array): void {
-    this.put("lease-keys", attachedKey(namespaceId, leaseId, key), EMPTY);
+    this.put("lease-keys", attachedKey(namespaceId, leaseId, key), EMPTY, true);
   }
 
   detach(namespaceId: number, leaseId: LeaseId, key: Uint8Array): void {
     this.delete("lease-keys", attachedKey(namespaceId, leaseId, key));
   }
 
-  put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array): void {
+  /** @param isNew there is no row of this key */
+  put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array, isNew = false): void {
     this.digestBytes(key);
     this.digestBytes(value);
-    this.mutations.push({ keyspace, key, value });
+    this.mutations.push({ keyspace, key, value, isNew });
   }
 
   delete(keyspace: Keyspace, key: Uint8Array): void {
     this.digestBytes(key);
-    this.mutations.push({ keyspace, key, value: undefined });
+    this.mutations.push({ keyspace, key, value: undefined, isNew: false });
   }
 
   private digestBytes(bytes: Uint8Array): void {
@@ -125,12 +127,13 @@ export class RowSink {
   }
 
   /** The row from `used` to `end` whose value begins at `valueAt`; `end` -1: a deletion, the key ends at `valueAt`. */
-  private push(keyspace: Keyspace, valueAt: number, end: number): RowMutation {
+  private push(keyspace: Keyspace, valueAt: number, end: number, isNew = false): RowMutation {
     const { buffer } = this.chunk;
     const mutation: RowMutation = {
       keyspace,
       key: new Uint8Array(buffer, this.used, valueAt - this.used),
       value: end < 0 ? undefined : new Uint8Array(buffer, valueAt, end - valueAt),
+      isNew,
     };
     this.mutations.push(mutation);
     this.used = end < 0 ? valueAt : end;

@@ -168,6 +168,8 @@ export interface RowMutation {
   readonly keyspace: Keyspace;
   readonly key: Uint8Array;
   readonly value: Uint8Array | undefined;
+  /** There is no row of this key before it. Absent: not known. */
+  readonly isNew?: boolean;
 }
 
 export interface AppliedEntry {

@@ -5,7 +5,7 @@ import { Metadata, credentials } from "@grpc/grpc-js";
 import type { ChannelCredentials, ServiceError } from "@grpc/grpc-js";
 import { secureContextOptions } from "@lockstep/gateway";
 import { admin } from "@lockstep/proto";
-import { openGenerations, openRocksStore } from "../store/index.ts";
+import { openGenerations, openRocksStore, writeBack } from "../store/index.ts";
 import type { Generations } from "../store/index.ts";
 import { createTransport } from "../transport/index.ts";
 import type { TransportOptions } from "../transport/index.ts";
@@ -46,7 +46,7 @@ export function createNodePlatform(tls?: PlatformTls): Platform {
   return {
     disk: createNodeDisk(),
     openStore: (directory, now) =>
-      openGenerations(directory, { openStore: (path) => openRocksStore(path, { now }) }),
+      openGenerations(directory, { openStore: async (path) => writeBack(await openRocksStore(path, { now })) }),
     createTransport: async (options) => {
       if (tls === undefined) return createTransport(options);
       const { source } = tls;

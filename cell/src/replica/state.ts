@@ -114,7 +114,7 @@ export class CellState {
     this.#store.write((batch) => {
       for (const row of mutations) {
         if (row.value === undefined) batch.delete(row.keyspace, row.key);
-        else batch.put(row.keyspace, row.key, row.value);
+        else batch.put(row.keyspace, row.key, row.value, row.isNew);
       }
     });
   }

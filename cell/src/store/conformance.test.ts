@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { storeConformance } from "./conformance.ts";
 import { openMemoryStore } from "./memory-store.ts";
 import { openRocksStore } from "./rocks-store.ts";
+import { writeBack } from "./write-back.ts";
 
 storeConformance({
   name: "RocksDB",
@@ -18,3 +19,11 @@ storeConformance({
   name: "memory",
   open: () => Promise.resolve({ store: openMemoryStore(), dispose: () => Promise.resolve() }),
 });
+
+for (const rowsMax of [1, 3, 2048]) {
+  storeConformance({
+    name: `written back after ${rowsMax} rows`,
+    open: () =>
+      Promise.resolve({ store: writeBack(openMemoryStore(), { rowsMax }), dispose: () => Promise.resolve() }),
+  });
+}

@@ -1,4 +1,5 @@
 export { openRocksStore, type RocksStoreOptions } from "./rocks-store.ts";
+export { writeBack, type WriteBackOptions } from "./write-back.ts";
 export { openMemoryStore, type MemoryStore, type MemoryStoreOptions } from "./memory-store.ts";
 export {
   createSnapshotSink,

@@ -124,8 +124,9 @@ class RocksStore implements Store {
     this.#writing = true;
     try {
       this.#native._clear();
+      this.#batch.isEmpty = true;
       fill(this.#batch);
-      this.#commit();
+      if (!this.#batch.isEmpty) this.#commit();
     } finally {
       this.#writing = false;
     }
@@ -188,6 +189,7 @@ class RocksStore implements Store {
 class ReusedBatch implements WriteBatch {
   readonly #native: NativeBatch;
   readonly #columns: Columns;
+  isEmpty = true;
 
   constructor(native: NativeBatch, columns: Columns) {
     this.#native = native;
@@ -196,11 +198,13 @@ class ReusedBatch implements WriteBatch {
 
   put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array): void {
     assertKey(key);
+    this.isEmpty = false;
     this.#native._put(key, value, this.#columns[keyspace]);
   }
 
   delete(keyspace: Keyspace, key: Uint8Array): void {
     assertKey(key);
+    this.isEmpty = false;
     this.#native._del(key, this.#columns[keyspace]);
   }
 }

@@ -46,7 +46,11 @@ export interface StoreReader {
 
 /** All changes of one apply. Later operations on a key win. Keys are 1 to 65,535 bytes; buffers may be reused. */
 export interface WriteBatch {
-  put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array): void;
+  /**
+   * @param isNew the caller knows that there is no row of this key now: a row that is deleted again soon may then never
+   * be written at all. Default: not known
+   */
+  put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array, isNew?: boolean): void;
   delete(keyspace: Keyspace, key: Uint8Array): void;
 }
 

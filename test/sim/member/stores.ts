@@ -1,16 +1,18 @@
-import { openGenerations, openMemoryStore } from "../../../cell/src/store/index.ts";
-import type { GenerationFiles, Generations, MemoryStore } from "../../../cell/src/store/index.ts";
+import { openGenerations, openMemoryStore, writeBack } from "../../../cell/src/store/index.ts";
+import type { GenerationFiles, Generations, MemoryStore, Store } from "../../../cell/src/store/index.ts";
 import type { Disk } from "../../../cell/src/wal/types.ts";
 
 /** A file in a store's folder stands for what RocksDB keeps there. */
 const STAND_IN = "ROWS";
 const STAND_IN_BYTES = 16;
+/** Few, so that rows are handed down in the middle of what happens and not only at barriers. */
+const WAITING_ROWS_MAX = 64;
 /** Random enough to keep every write. */
 export const KEEP_ALL: () => number = () => 1 - Number.EPSILON;
 
 /**
  * The stores of one host: production's generations over the simulated disk, each generation a store in memory that
- * forgets what no barrier has fixed. They outlive the processes that open them.
+ * forgets what no barrier has fixed, behind production's table of rows that wait, which a process takes with it. They outlive the processes that open them.
  */
 export class HostStores {
   readonly #stores = new Map<string, MemoryStore>();
@@ -22,20 +24,20 @@ export class HostStores {
    */
   async open(directory: string, disk: Disk, sync: () => Promise<void>): Promise<Generations> {
     this.#sync = sync;
-    const openStore = async (path: string): Promise<MemoryStore> => {
+    const openStore = async (path: string): Promise<Store> => {
       const standIn = `${path}/${STAND_IN}`;
       const isThere = (await disk.read(standIn)) !== undefined;
       const known = this.#stores.get(path);
       if (isThere && known !== undefined) {
         // Opens it again, whatever closed it.
         known.crash(KEEP_ALL);
-        return known;
+        return writeBack(known, { rowsMax: WAITING_ROWS_MAX });
       }
       await disk.createZeroed(standIn, STAND_IN_BYTES);
       await disk.syncDirectory(path);
       const store = openMemoryStore({ sync: () => this.#sync() });
       this.#stores.set(path, store);
-      return store;
+      return writeBack(store, { rowsMax: WAITING_ROWS_MAX });
     };
     return openGenerations(directory, { openStore, files: generationFiles(disk) });
   }

@@ -9,7 +9,7 @@ import type {
   StoreView,
   WriteBatch,
 } from "../../../cell/src/store/index.ts";
-import { nodeGenerationFiles, openGenerations, openRocksStore } from "../../../cell/src/store/index.ts";
+import { nodeGenerationFiles, openGenerations, openRocksStore, writeBack } from "../../../cell/src/store/index.ts";
 import type { Faults } from "./faults.ts";
 
 /** The stores that are open now. */
@@ -30,7 +30,7 @@ export class FaultyStores {
           this.#open.delete(store),
         );
         this.#open.add(store);
-        return store;
+        return writeBack(store);
       },
       files: this.#files(),
     });
