@@ -4,8 +4,12 @@ import { GrpcTransport } from "./channel/grpc.ts";
 import { REQUESTS_MAX, type Completion } from "./channel/pending.ts";
 import { LockstepError } from "./errors.ts";
 import type { ConnectOptions } from "./options.ts";
+import { Election } from "./recipes/election.ts";
 import { ExclusiveLock, type Lock, type LockOptions } from "./recipes/exclusive-lock.ts";
 import { FairLock } from "./recipes/fair-lock.ts";
+import { MultiLock } from "./recipes/multi-lock.ts";
+import { ReadWriteLock } from "./recipes/read-write-lock.ts";
+import { Semaphore, type SemaphoreOptions } from "./recipes/semaphore.ts";
 import { REAL_RUNTIME, type Runtime } from "./runtime.ts";
 import { Session, type SessionOptions } from "./session.ts";
 import type {
@@ -194,6 +198,26 @@ export class Client {
   /** The lock `name` that serves in the order of asking. */
   fairLock(name: string): FairLock {
     return new FairLock(this, name);
+  }
+
+  /** The lock `name` that many may read or one may write. */
+  readWriteLock(name: string): ReadWriteLock {
+    return new ReadWriteLock(this, name);
+  }
+
+  /** The semaphore `name`, of which `permits` may be held at once. */
+  semaphore(name: string, options: SemaphoreOptions): Semaphore {
+    return new Semaphore(this, name, options);
+  }
+
+  /** Several exclusive locks, to be taken all or none. */
+  multiLock(names: readonly string[]): MultiLock {
+    return new MultiLock(this, names);
+  }
+
+  /** The election `name`: candidates lead one after the other. */
+  election(name: string): Election {
+    return new Election(this, name);
   }
 
   /**

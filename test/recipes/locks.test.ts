@@ -1,88 +1,64 @@
-import { connect, type Client, type Claim, type Session } from "@lockstep/client";
+import type { Claim } from "@lockstep/client";
 import assert from "node:assert/strict";
 import { after, afterEach, before, describe, it } from "node:test";
-import { TestCell } from "../support/cell.ts";
 import { until } from "../support/until.ts";
+import { RecipeCell, type Contender } from "./recipe-cell.ts";
 
 const CONTENDERS = 8;
 const TURNS = 12;
 
-interface Contender {
-  readonly client: Client;
-  readonly session: Session;
-}
-
 describe("locks on a real cell (R=3)", () => {
-  let cell: TestCell;
-  const open: Contender[] = [];
+  let world: RecipeCell;
   before(async () => {
-    cell = await TestCell.start(3);
+    world = await RecipeCell.start();
   });
   after(async () => {
-    await cell.stop();
+    await world.stop();
   });
   afterEach(async () => {
-    const contenders = open.splice(0);
-    const [first] = contenders;
-    if (first !== undefined) {
-      await Promise.all(contenders.map(({ session }) => session.close()));
-      const left = await first.client.range({ prefix: "/" }, { keysOnly: true });
-      assert.deepEqual(
-        left.kvs.map((kv) => kv.keyText),
-        [],
-        "a recipe left keys behind",
-      );
-    }
-    for (const { client } of contenders) client.close();
+    await world.assertNothingLeft();
   });
 
-  async function contender(ttlMs = 10_000): Promise<Contender> {
-    const client = await connect({ endpoints: cell.endpoints });
-    const made = { client, session: await client.session({ ttlMs }) };
-    open.push(made);
-    return made;
-  }
-
-  /** Each contender takes it some times; the register beside checks who is in, and by which token. */
-  async function contend(
+  /** Each contender takes it some times, and the work beside checks how many are in. @returns the claims in order. */
+  async function contend<C extends Claim>(
     contenders: readonly Contender[],
-    acquire: (contender: Contender) => Promise<Claim>,
-  ): Promise<number[]> {
-    const tokens: number[] = [];
+    acquire: (contender: Contender) => Promise<C>,
+    holdersMax = 1,
+  ): Promise<C[]> {
+    const claims: C[] = [];
     let inside = 0;
     await Promise.all(
       contenders.map(async (each) => {
         for (let turn = 0; turn < TURNS; turn++) {
           await using claim = await acquire(each);
           inside += 1;
-          assert.equal(inside, 1, "two holders at once");
-          tokens.push(claim.token);
+          assert.ok(inside <= holdersMax, `${String(inside)} holders at once`);
+          claims.push(claim);
           await each.client.get("/work");
           claim.assertHeld();
           inside -= 1;
         }
       }),
     );
-    return tokens;
+    assert.equal(claims.length, contenders.length * TURNS);
+    return claims;
   }
 
-  function assertIncreasing(tokens: readonly number[]): void {
-    for (const [index, token] of tokens.entries())
-      assert.ok(token > (tokens[index - 1] ?? 0), String(tokens));
+  function assertIncreasing(claims: readonly Claim[]): void {
+    for (const [index, { token }] of claims.entries()) {
+      assert.ok(token > (claims[index - 1]?.token ?? 0), "tokens grow");
+    }
   }
 
   it("fair lock: eight contenders exclude each other, tokens grow, and nothing is left", async () => {
-    const contenders = await Promise.all(Array.from({ length: CONTENDERS }, () => contender()));
-    const tokens = await contend(contenders, ({ client, session }) =>
-      client.fairLock("contended").acquire({ session }),
+    const contenders = await world.contenders(CONTENDERS);
+    assertIncreasing(
+      await contend(contenders, ({ client, session }) => client.fairLock("contended").acquire({ session })),
     );
-    assert.equal(tokens.length, CONTENDERS * TURNS);
-    assertIncreasing(tokens);
   });
 
   it("fair lock: eight contenders are served in the order of asking", async () => {
-    const contenders = await Promise.all(Array.from({ length: CONTENDERS }, () => contender()));
-    const [first, ...others] = contenders;
+    const [first, ...others] = await world.contenders(CONTENDERS);
     assert.ok(first !== undefined);
     const holder = await first.client.fairLock("ordered").acquire({ session: first.session });
     const served: number[] = [];
@@ -103,25 +79,70 @@ describe("locks on a real cell (R=3)", () => {
   });
 
   it("exclusive lock: eight contenders exclude each other, tokens grow, and nothing is left", async () => {
-    const contenders = await Promise.all(Array.from({ length: CONTENDERS }, () => contender()));
+    const contenders = await world.contenders(CONTENDERS);
     assertIncreasing(
       await contend(contenders, ({ client, session }) => client.lock("contended", { session })),
     );
   });
 
+  it("multi-lock: eight contenders for overlapping pairs exclude each other, and nobody waits for ever", async () => {
+    const contenders = await world.contenders(CONTENDERS);
+    let turn = 0;
+    assertIncreasing(
+      await contend(contenders, ({ client, session }) => {
+        turn += 1;
+        const others = turn % 2 === 0 ? ["shared", `z${String(turn)}`] : ["a", "shared"];
+        return client.multiLock(others).acquire({ session });
+      }),
+    );
+  });
+
+  it("semaphore: no more holders than permits, and the tokens of each slot grow", async () => {
+    const contenders = await world.contenders(CONTENDERS);
+    const permits = await contend(
+      contenders,
+      ({ client, session }) => client.semaphore("contended", { permits: 3 }).acquire({ session }),
+      3,
+    );
+    for (const slot of [0, 1, 2]) assertIncreasing(permits.filter((permit) => permit.slot === slot));
+  });
+
+  it("read-write lock: readers never see a writer, writers are alone, and tokens fit a guard's two marks", async () => {
+    const contenders = await world.contenders(CONTENDERS);
+    const marks = { read: 0, write: 0 };
+    const inside = { read: 0, write: 0 };
+    await Promise.all(
+      contenders.map(async ({ client, session }, index) => {
+        const lock = client.readWriteLock("contended");
+        for (let turn = 0; turn < TURNS; turn++) {
+          const mode = (turn + index) % 4 === 0 ? "write" : "read";
+          await using hold = await lock[mode]({ session });
+          inside[mode] += 1;
+          assert.equal(inside.write, mode === "write" ? 1 : 0);
+          if (mode === "write") assert.equal(inside.read, 0);
+          assert.ok(hold.token >= marks.write);
+          if (mode === "write") assert.ok(hold.token >= marks.read);
+          marks[mode] = Math.max(marks[mode], hold.token);
+          await client.get("/work");
+          hold.assertHeld();
+          inside[mode] -= 1;
+        }
+      }),
+    );
+  });
+
   it("fair lock: the leader of the cell is killed while eight contend: exclusion and order of tokens hold, and nobody hangs", async () => {
-    const contenders = await Promise.all(Array.from({ length: CONTENDERS }, () => contender(15_000)));
-    const leader = await cell.leader();
+    const contenders = await world.contenders(CONTENDERS, 15_000);
+    const leader = await world.cell.leader();
     let taken = 0;
-    const tokens = await contend(contenders, async ({ client, session }) => {
+    const locks = await contend(contenders, async ({ client, session }) => {
       const lock = await client.fairLock("killed").acquire({ session });
       taken += 1;
       if (taken === CONTENDERS * 3) await leader.kill();
       return lock;
     });
-    assert.equal(tokens.length, CONTENDERS * TURNS);
-    assertIncreasing(tokens);
+    assertIncreasing(locks);
     leader.start();
-    await cell.agreedDigest();
+    await world.cell.agreedDigest();
   });
 });

@@ -35,11 +35,11 @@ export async function create(client: Client, wait: Wait, creation: Creation): Pr
   wait.stop.throwIfAborted();
   const { session } = wait;
   const deadlineMs = Math.min(CREATE_MS_MAX, session.remainingMs());
-  let undone = false;
+  const answered = { takenBack: false };
   const settled = client.txn(creation.txn, { deadlineMs }).then(
     async (result) => {
       if (wait.stop.aborted) {
-        undone = true;
+        answered.takenBack = true;
         await insist(client, session, creation.undoKnown(result));
       }
       return result;
@@ -52,7 +52,7 @@ export async function create(client: Client, wait: Wait, creation: Creation): Pr
   const result = await orGivenUp(client, wait, settled);
   if (!wait.stop.aborted) return result;
   // The answer and the stop came in one turn.
-  if (!undone) await insist(client, session, creation.undoKnown(result));
+  if (!answered.takenBack) await insist(client, session, creation.undoKnown(result));
   throw wait.stop.reason;
 }
 

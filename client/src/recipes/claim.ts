@@ -84,9 +84,9 @@ export class Claim implements AsyncDisposable {
     this.session.assertAlive(marginMs);
   }
 
-  /** Holds in the cell as long as this claim does: for the compares of a transaction. */
-  get condition(): Compare {
-    return { key: this.key, createRevision: this.token };
+  /** They hold in the cell as long as this claim does: for the compares of a transaction. */
+  get conditions(): readonly Compare[] {
+    return this.#keys.map((key) => ({ key, createRevision: this.token }));
   }
 
   /**

@@ -11,7 +11,7 @@ import {
 } from "./acquiring.ts";
 import { create } from "./attempt.ts";
 import { Claim, whileHeld } from "./claim.ts";
-import { firstDeletions } from "./gone.ts";
+import { firstDeletions } from "./follow.ts";
 import { ROOTS } from "./names.ts";
 import { lockState, ownerMark, type LockState } from "./owner.ts";
 

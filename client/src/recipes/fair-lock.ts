@@ -30,7 +30,7 @@ export class FairLock {
     checkName("a fair lock", name);
     this.#client = client;
     this.name = name;
-    this.#queue = new Queue(client, keysOf(ROOTS.fairLock, name));
+    this.#queue = new Queue(client, { own: keysOf(ROOTS.fairLock, name) });
   }
 
   /**
@@ -59,14 +59,7 @@ export class FairLock {
   }
 
   async #acquire(wait: Wait): Promise<Lock> {
-    const entered = await this.#queue.enter(wait);
-    const { place } = entered;
-    try {
-      await this.#queue.untilFirst(wait, entered);
-    } catch (error) {
-      await this.#queue.giveUp(wait, place);
-      throw error;
-    }
+    const place = await this.#queue.takeTurn(wait);
     return new Lock(this.#client, wait, { name: this.name, ...place });
   }
 }

@@ -41,7 +41,7 @@ export class KeyWatcher {
     while (!this.#stopped) {
       try {
         if (await this.#isGone(key, revision)) {
-          if (!this.#stopped) this.#onGone();
+          this.#tell();
           return;
         }
       } catch (error) {
@@ -50,11 +50,15 @@ export class KeyWatcher {
       }
       const looked = await this.#look(key);
       if (looked === "gone") {
-        if (!this.#stopped) this.#onGone();
+        this.#tell();
         return;
       }
       if (looked !== undefined) revision = looked;
     }
+  }
+
+  #tell(): void {
+    if (!this.#stopped) this.#onGone();
   }
 
   /** Follows the key; false: stopped. */

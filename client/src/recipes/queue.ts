@@ -4,9 +4,11 @@ import type { CallOptions, KeyValue, RangeResult, TxnResult, TxnStep } from "../
 import { isStillWanted, throwUnwanted, timedOut, type Wait } from "./acquiring.ts";
 import { create, insist } from "./attempt.ts";
 import { notHeld } from "./claim.ts";
-import { firstDeletions } from "./gone.ts";
+import { firstDeletions } from "./follow.ts";
 import { after, between } from "./names.ts";
 import { fieldsOf, ownerMark } from "./owner.ts";
+import { persist } from "./persist.ts";
+import { SEQUENCE_DIGITS } from "./token.ts";
 
 /** Keys that are looked through at a time for one of an attempt whose answer was lost. */
 const SEARCH_PAGE_KEYS = 1_000;
@@ -20,9 +22,9 @@ export interface Place {
 
 /** What there is before one's own place, as far as it matters. */
 export interface Ahead {
-  /** The one before; undefined: nobody, the place is the first. */
+  /** The one before; undefined: nobody, it is the place's turn. */
   readonly key: string | undefined;
-  /** Nobody is before that one: when it goes, the place is the first, and there is no need to look. */
+  /** Nobody is before that one: when it goes, it is the place's turn, and there is no need to look. */
   readonly alone: boolean;
   /** Of the answer that showed this. */
   readonly revision: number;
@@ -35,83 +37,92 @@ export interface Entered {
   readonly answers: readonly RangeResult[];
 }
 
+type GetStep = Extract<TxnStep, { get: unknown }>;
+
 /** What else to write and to ask when a place is taken. */
 export interface Entry {
   /** Beside who owns the place. Default: nothing. */
   readonly fields?: Readonly<Record<string, unknown>>;
   /** Read in the same revision. Default: nothing. */
-  readonly ask?: readonly Extract<TxnStep, { get: unknown }>[];
+  readonly ask?: readonly GetStep[];
+}
+
+/** Prefixes of sequential keys. */
+export interface Lanes {
+  /** Where one's own key goes. */
+  readonly own: string;
+  /** Whose earlier keys come first. Default: those of one's own. */
+  readonly ahead?: readonly string[];
 }
 
 /**
- * A line of sequential keys under one prefix: who came first is served first. Everybody watches the one before, so
- * that a key that goes wakes one process and not all.
+ * A line of sequential keys: who came first is served first. Everybody watches the one before, so that a key that
+ * goes wakes one process and not all.
  */
 export class Queue {
   readonly #client: Client;
-  readonly #prefix: string;
+  readonly #own: string;
+  readonly #ahead: readonly string[];
 
-  constructor(client: Client, prefix: string) {
+  constructor(client: Client, lanes: Lanes) {
     this.#client = client;
-    this.#prefix = prefix;
+    this.#own = lanes.own;
+    this.#ahead = lanes.ahead ?? [lanes.own];
+  }
+
+  /** Takes the last place and waits for its turn; whatever way that fails, the place is given up. */
+  async takeTurn(wait: Wait, entry: Entry = {}): Promise<Place> {
+    const entered = await this.enter(wait, entry);
+    try {
+      await this.untilFirst(wait, entered);
+    } catch (error) {
+      await this.giveUp(wait, entered.place);
+      throw error;
+    }
+    return entered.place;
   }
 
   /** Takes the last place, and sees in the same round trip who is before. */
   async enter(wait: Wait, entry: Entry = {}): Promise<Entered> {
     const client = this.#client;
-    const prefix = this.#prefix;
     const mark = ownerMark(client, wait.session);
     const value = JSON.stringify({ ...mark, ...entry.fields });
     const { leaseId } = wait.session;
     const result = await create(client, wait, {
       txn: {
         success: [
-          { put: { key: prefix, value, leaseId, sequential: true } },
-          { get: { ...this.#range(), ...LOOK } },
+          { put: { key: this.#own, value, leaseId, sequential: true } },
+          ...this.#ahead.map((lane) => lookAt(lane)),
           ...(entry.ask ?? []),
         ],
       },
       undoKnown: (answer) => (options) => this.leave(placeOf(answer), options),
       undoUnknown: (options) => this.#leaveUnknown(mark.attempt, options),
     });
-    const [, look, ...answers] = result.responses;
     const place = placeOf(result);
-    if (look?.kind !== "range") throw unexpected();
-    return {
-      place,
-      ahead: aheadOf(look, place) ?? { key: undefined, alone: true, revision: result.revision },
-      answers: answers.filter((answer) => answer.kind === "range"),
-    };
+    const answers = rangesOf(result);
+    const looks = answers.splice(0, this.#ahead.length);
+    return { place, ahead: aheadOf(looks, place, result.revision), answers };
   }
 
   /**
-   * Waits until the place is the first; at once when it is.
+   * Waits until it is the place's turn; at once when it is.
    * @throws LockstepError `not-held` when somebody deleted the place.
    */
   async untilFirst(wait: Wait, { place, ahead }: Pick<Entered, "place" | "ahead">): Promise<void> {
     let now = ahead;
     while (now.key !== undefined) {
       if (wait.once) throw timedOut(wait.what);
-      // Nothing can come between the one before and one's own key, so one watch sees the end of either.
-      const gone = await firstDeletions(this.#client, between(now.key, place.key), {
-        revision: now.revision,
-        stop: wait.stop,
-      });
+      const { key, revision } = now;
+      // Nothing can come between two neighbours of one lane, so one watch sees the end of either.
+      const range = key.startsWith(this.#own) ? between(key, place.key) : key;
+      const gone = await firstDeletions(this.#client, range, { revision, stop: wait.stop });
       const own = gone?.find(({ kv }) => kv.keyText === place.key);
       if (own !== undefined) throw placeGone(wait, own.cause);
       if (gone !== undefined && now.alone) break;
-      now = await this.look(wait, place);
+      now = await this.#look(wait, place);
     }
     if (!isStillWanted(wait)) throwUnwanted(wait);
-  }
-
-  /** Who is before the place now. */
-  async look(wait: Wait, place: Place): Promise<Ahead> {
-    wait.stop.throwIfAborted();
-    const range = between(this.#prefix, place.key);
-    const ahead = aheadOf(await this.#client.range(range, { ...LOOK, signal: wait.stop }), place);
-    if (ahead === undefined) throw placeGone(wait, "unknown");
-    return ahead;
   }
 
   /** Deletes the place; that of nobody else. */
@@ -125,25 +136,42 @@ export class Queue {
     return insist(this.#client, wait.session, (options) => this.leave(place, options));
   }
 
-  /** Everybody in the queue, the first first; at most `limit`. */
+  /** The keys of one's own lane, the first first; at most `limit`. */
   async list(options: CallOptions & { readonly limit?: number } = {}): Promise<readonly KeyValue[]> {
-    const { kvs } = await this.#client.range({ prefix: this.#prefix }, options);
-    return kvs;
+    return (await this.#client.range({ prefix: this.#own }, options)).kvs;
   }
 
-  #range(): { readonly key: string; readonly rangeEnd: string } {
-    // The keys end with digits, and this is the first thing after all of them.
-    return { key: this.#prefix, rangeEnd: `${this.#prefix}:` };
+  /**
+   * Who is before the place now. A cell that does not answer for a while costs nobody the place. Several reads need
+   * not show one revision: who is before a place can only become fewer.
+   */
+  async #look(wait: Wait, place: Place): Promise<Ahead> {
+    const digits = place.key.slice(-SEQUENCE_DIGITS);
+    const steps = this.#ahead.map((lane) => lookAt(lane, digits));
+    if (!this.#ahead.includes(this.#own)) steps.push({ get: { key: place.key, keysOnly: true } });
+    const looks = await Promise.all(
+      steps.map(({ get: { key, rangeEnd, ...options } }) =>
+        persist(this.#client, wait.stop, (call) =>
+          this.#client.range(rangeEnd === undefined ? key : { from: key, to: rangeEnd }, {
+            ...options,
+            ...call,
+          }),
+        ),
+      ),
+    );
+    const own = looks.flatMap(({ kvs }) => kvs).find(({ keyText }) => keyText === place.key);
+    if (own?.createRevision !== place.token) throw placeGone(wait, "unknown");
+    return aheadOf(looks, place, Math.min(...looks.map(({ revision }) => revision)));
   }
 
   /** The place's key is not known: it has the attempt's mark. */
   async #leaveUnknown(attempt: string, options: CallOptions): Promise<void> {
     const client = this.#client;
     // Through the log, and with that after everything that a leader has taken so far: a plain read could overtake it.
-    await client.txn({ success: [{ delete: { key: `${this.#prefix}${attempt}` } }] }, options);
-    let from = this.#prefix;
+    await client.txn({ success: [{ delete: { key: `${this.#own}${attempt}` } }] }, options);
+    let from = this.#own;
     for (;;) {
-      const range = { from, to: this.#range().rangeEnd };
+      const range = { from, to: laneEnd(this.#own) };
       const page = await client.range(range, { ...options, limit: SEARCH_PAGE_KEYS });
       const mine = page.kvs.find((kv) => fieldsOf(kv).get("attempt") === attempt);
       if (mine !== undefined) {
@@ -157,20 +185,35 @@ export class Queue {
   }
 }
 
-/** One's own, the one before, and whether there are others. */
-const LOOK = { reverse: true, limit: 3, keysOnly: true } as const;
+/** The keys of a lane end with digits, and this is the first thing after all of them. */
+function laneEnd(lane: string): string {
+  return `${lane}:`;
+}
+
+/** One's own (if it is in this lane), the one before, and whether there are others; up to the place with these digits. */
+function lookAt(lane: string, digits?: string): GetStep {
+  const rangeEnd = digits === undefined ? laneEnd(lane) : after(`${lane}${digits}`);
+  return { get: { key: lane, rangeEnd, reverse: true, limit: 3, keysOnly: true } };
+}
 
 function placeOf(result: TxnResult): Place {
   const [put] = result.responses;
-  if (put?.kind !== "put") throw unexpected();
+  if (put?.kind !== "put") {
+    throw new LockstepError("protocol-error", "unknown", "the answer does not fit the transaction");
+  }
   return { key: put.key.toString("utf8"), token: put.createRevision };
 }
 
-/** @returns undefined when the place itself is not there. */
-function aheadOf(look: RangeResult, place: Place): Ahead | undefined {
-  const [own, before, others] = look.kvs;
-  if (own?.keyText !== place.key || own.createRevision !== place.token) return undefined;
-  return { key: before?.keyText, alone: others === undefined, revision: look.revision };
+function rangesOf(result: TxnResult): RangeResult[] {
+  return result.responses.filter((response) => response.kind === "range");
+}
+
+function aheadOf(looks: readonly RangeResult[], place: Place, revision: number): Ahead {
+  const before = looks
+    .flatMap(({ kvs }) => kvs)
+    .filter(({ keyText }) => keyText !== place.key)
+    .sort((a, b) => b.createRevision - a.createRevision);
+  return { key: before[0]?.keyText, alone: before.length === 1, revision };
 }
 
 function placeGone(wait: Wait, cause: string): LockstepError {
@@ -178,8 +221,4 @@ function placeGone(wait: Wait, cause: string): LockstepError {
     return new LockstepError("session-lost", "not-applied", `the cell ended the session (${cause})`);
   }
   return notHeld(`the place in the queue for ${wait.what} was taken away: somebody deleted its key`);
-}
-
-function unexpected(): LockstepError {
-  return new LockstepError("protocol-error", "unknown", "the answer does not fit the transaction");
 }

@@ -10,6 +10,8 @@ export interface ClaimRecipe {
   readonly acquire: (client: Client, options: AcquireOptions) => Promise<Claim>;
   /** Round trips when it is free. Default 1. */
   readonly roundTrips?: number;
+  /** Keys of one claim. Default 1. */
+  readonly keys?: number;
 }
 
 interface World {
@@ -37,7 +39,7 @@ function once(member: FakeMember, verdict: Verdict, matches: "creation" | "delet
 
 /** The laws that everything which is acquired and held keeps. */
 export function claimSuite(recipe: ClaimRecipe): void {
-  const { name, acquire } = recipe;
+  const { name, acquire, keys: keysEach = 1 } = recipe;
 
   test(`${name}: a free one costs no more round trips than it must`, async () => {
     const { member, client, session } = await world();
@@ -119,7 +121,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
   test(`${name}: C21: a late release never frees a later claim of the same session`, async () => {
     const { member, client, session } = await world();
     const early = await acquire(client, { session });
-    await client.delete(early.key);
+    for (const { key } of early.conditions) await client.delete(key);
     const late = await acquire(client, { session });
     await early.release();
     await early.release();
@@ -157,7 +159,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
       return { kind: "swallow" };
     };
     await assert.rejects(acquire(client, { session, waitMs: 50 }), { code: "lock-timeout" });
-    assert.equal(keysIn(member).length, 1);
+    assert.equal(keysIn(member).length, keysEach);
     await eventually("the key is gone", () => keysIn(member).length === 0);
     session.assertAlive();
   });
@@ -168,7 +170,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
     const told = await acquire(client, { session });
     once(member, fail, "deletion");
     await assert.rejects(told.release(), { code: "no-space" });
-    assert.equal(keysIn(member).length, 1);
+    assert.equal(keysIn(member).length, keysEach);
     await told.release();
     assert.deepEqual(keysIn(member), []);
     const disposed = await acquire(client, { session });
@@ -208,7 +210,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
     // The release and the compaction happen while the waiter is cut off.
     member.greets = false;
     member.breakStreams();
-    member.store.kvs.delete(first.key);
+    for (const { key } of first.conditions) member.store.kvs.delete(key.toString());
     member.store.revision += 5;
     member.store.compactRevision = member.store.revision;
     member.greets = true;
