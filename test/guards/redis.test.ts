@@ -263,7 +263,7 @@ describe("a Redis guard", "missing" in found ? { skip: found.missing } : {}, () 
 /** A cluster of one serves a moment after its slots were given out. */
 async function readyCluster(member: RedisClientType): Promise<void> {
   await until("the cluster serves", async () => {
-    const info = String(await member.sendCommand(["CLUSTER", "INFO"]));
-    return info.includes("cluster_state:ok") || undefined;
+    const info = await member.sendCommand(["CLUSTER", "INFO"]);
+    return JSON.stringify(info).includes("cluster_state:ok") || undefined;
   });
 }

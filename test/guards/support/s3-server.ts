@@ -37,19 +37,25 @@ export class S3Server {
 
   /** The bodies of all versions of an object, in the order in which the server accepted them. */
   async versions(key: string): Promise<string[]> {
-    const ids: string[] = [];
+    const found: { readonly id: string; readonly latest: boolean }[] = [];
     let marker = "";
     for (;;) {
       const page = await this.#text(`${this.bucket}?versions&prefix=${encodeURIComponent(key)}${marker}`);
-      ids.push(...[...page.matchAll(/<VersionId>([^<]+)<\/VersionId>/g)].map(([, id]) => id ?? ""));
-      const next = /<NextVersionIdMarker>([^<]+)</.exec(page)?.[1];
-      if (next === undefined || !page.includes("<IsTruncated>true<")) break;
-      const keyMarker = /<NextKeyMarker>([^<]+)</.exec(page)?.[1] ?? key;
+      for (const [, version = ""] of page.matchAll(/<Version>(.*?)<\/Version>/gs))
+        found.push({
+          id: element(version, "VersionId") ?? "",
+          latest: element(version, "IsLatest") === "true",
+        });
+      const next = element(page, "NextVersionIdMarker");
+      if (next === undefined || element(page, "IsTruncated") !== "true") break;
+      const keyMarker = element(page, "NextKeyMarker") ?? key;
       marker = `&key-marker=${encodeURIComponent(keyMarker)}&version-id-marker=${encodeURIComponent(next)}`;
     }
-    // Listed with the newest first.
+    // S3 lists the newest first, this server last.
+    if (found[0]?.latest === true) found.reverse();
+    if (found.at(-1)?.latest !== true) throw new Error(`the versions of ${key} are in no order`);
     return Promise.all(
-      ids.reverse().map((id) => this.#text(`${this.bucket}/${key}?versionId=${encodeURIComponent(id)}`)),
+      found.map(({ id }) => this.#text(`${this.bucket}/${key}?versionId=${encodeURIComponent(id)}`)),
     );
   }
 
@@ -63,4 +69,8 @@ export class S3Server {
   stop(): Promise<void> {
     return this.#process.stop();
   }
+}
+
+function element(xml: string, name: string): string | undefined {
+  return new RegExp(`<${name}>([^<]*)</${name}>`).exec(xml)?.[1];
 }
