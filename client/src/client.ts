@@ -4,12 +4,21 @@ import { GrpcTransport } from "./channel/grpc.ts";
 import { REQUESTS_MAX, type Completion } from "./channel/pending.ts";
 import { LockstepError } from "./errors.ts";
 import type { ConnectOptions } from "./options.ts";
+import { Barrier } from "./recipes/barrier.ts";
+import type { Claim } from "./recipes/claim.ts";
+import { Counter } from "./recipes/counter.ts";
+import { DoubleBarrier, type DoubleBarrierOptions } from "./recipes/double-barrier.ts";
 import { Election } from "./recipes/election.ts";
 import { ExclusiveLock, type Lock, type LockOptions } from "./recipes/exclusive-lock.ts";
 import { FairLock } from "./recipes/fair-lock.ts";
 import { MultiLock } from "./recipes/multi-lock.ts";
 import { ReadWriteLock } from "./recipes/read-write-lock.ts";
+import { onAsked, type AskedOptions, type RevocationRequest } from "./recipes/revocation.ts";
 import { Semaphore, type SemaphoreOptions } from "./recipes/semaphore.ts";
+import { Service } from "./recipes/service.ts";
+import { SharedValue, type SharedValueOptions } from "./recipes/shared-value.ts";
+import { Transaction } from "./recipes/transaction.ts";
+import { TreeView, type TreeViewOptions } from "./recipes/tree-view.ts";
 import { REAL_RUNTIME, type Runtime } from "./runtime.ts";
 import { Session, type SessionOptions } from "./session.ts";
 import type {
@@ -218,6 +227,50 @@ export class Client {
   /** The election `name`: candidates lead one after the other. */
   election(name: string): Election {
     return new Election(this, name);
+  }
+
+  /** The service `name`: endpoints that are there as long as their processes, and a local set of them. */
+  service<T>(name: string): Service<T> {
+    return new Service<T>(this, name);
+  }
+
+  /** A local copy of a range that follows the cell; resolves when its first state is there. */
+  view(range: RangeInput, options: TreeViewOptions = {}): Promise<TreeView> {
+    return TreeView.open(this, range, options);
+  }
+
+  /** The JSON value of a key, known locally; resolves when its first state is. */
+  value<T>(key: string, options: SharedValueOptions<T>): Promise<SharedValue<T>> {
+    return SharedValue.open(this, key, options);
+  }
+
+  /** The counter `name`. */
+  counter(name: string): Counter {
+    return new Counter(this, name);
+  }
+
+  /** The barrier `name`: who waits at it goes on when it is lowered. */
+  barrier(name: string): Barrier {
+    return new Barrier(this, name);
+  }
+
+  /** The double barrier `name`: `participants` processes begin together and go on after it together. */
+  doubleBarrier(name: string, options: DoubleBarrierOptions): DoubleBarrier {
+    return new DoubleBarrier(this, name, options);
+  }
+
+  /** A transaction as a sentence: `client.transaction().ifHeld(lock).put(key, value).commit()`. */
+  transaction(): Transaction {
+    return new Transaction(this);
+  }
+
+  /** Tells of each request to give `claim` up. Ends with the claim; resolves when it listens. */
+  onAsked(
+    claim: Claim,
+    listener: (request: RevocationRequest) => unknown,
+    options: AskedOptions,
+  ): Promise<void> {
+    return onAsked(this, claim, listener, options);
   }
 
   /**

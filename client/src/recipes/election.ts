@@ -9,6 +9,7 @@ import { checkName, keysOf, ROOTS } from "./names.ts";
 import { fieldsOf, lockState, ownerMark, type LockState } from "./owner.ts";
 import { isPassing, pauseUntil, persist } from "./persist.ts";
 import { Queue, type Place } from "./queue.ts";
+import { askHolder, type AskOptions } from "./revocation.ts";
 
 export interface CampaignOptions extends AcquireOptions {
   /** What observers see of the leader: an address, mostly. Default: "". */
@@ -122,6 +123,15 @@ export class Election {
   /** Who leads now; undefined: nobody. */
   async leader(options: CallOptions = {}): Promise<LeaderState | undefined> {
     return leaderState((await this.#queue.list({ ...options, limit: 1 }))[0]);
+  }
+
+  /**
+   * Asks the leader to step down; whether and when is its own decision (see `client.onAsked`). Release the request when
+   * it is of no use any more. @returns undefined when nobody leads.
+   */
+  async askLeader(options: AskOptions): Promise<Claim | undefined> {
+    const [leader] = await this.#queue.list({ limit: 1 });
+    return askHolder(this.#client, leader, options);
   }
 
   /**

@@ -14,6 +14,7 @@ import { Claim, whileHeld } from "./claim.ts";
 import { firstDeletions } from "./follow.ts";
 import { ROOTS } from "./names.ts";
 import { lockState, ownerMark, type LockState } from "./owner.ts";
+import { askHolder, type AskOptions } from "./revocation.ts";
 
 export type LockOptions = AcquireOptions;
 
@@ -75,6 +76,14 @@ export class ExclusiveLock {
   /** Who holds it now; undefined: nobody. */
   async holder(options: CallOptions = {}): Promise<LockState | undefined> {
     return lockState(await this.#client.get(this.key, options));
+  }
+
+  /**
+   * Asks whoever holds it to give it up; whether and when is the holder's decision (see `client.onAsked`). Release the
+   * request when it is of no use any more. @returns undefined when nobody holds it.
+   */
+  async askHolder(options: AskOptions): Promise<Claim | undefined> {
+    return askHolder(this.#client, await this.#client.get(this.key), options);
   }
 
   async #acquire(wait: Wait): Promise<Lock> {

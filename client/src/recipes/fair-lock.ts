@@ -1,11 +1,12 @@
 import type { Client } from "../client.ts";
 import type { CallOptions } from "../types.ts";
 import { acquiring, orUndefined, type Wait } from "./acquiring.ts";
-import { whileHeld } from "./claim.ts";
+import { whileHeld, type Claim } from "./claim.ts";
 import { Lock, type LockOptions } from "./exclusive-lock.ts";
 import { checkName, keysOf, ROOTS } from "./names.ts";
 import { lockState, type LockState } from "./owner.ts";
 import { Queue } from "./queue.ts";
+import { askHolder, type AskOptions } from "./revocation.ts";
 
 /** How many waiters {@link FairLock.inspect} tells of. */
 const INSPECT_MAX = 1_000;
@@ -56,6 +57,15 @@ export class FairLock {
     const kvs = await this.#queue.list({ ...options, limit: INSPECT_MAX + 1 });
     const [holder, ...waiters] = kvs.map((kv) => lockState(kv));
     return { holder, waiters };
+  }
+
+  /**
+   * Asks whoever holds it to give it up; whether and when is the holder's decision (see `client.onAsked`). Release the
+   * request when it is of no use any more. @returns undefined when nobody holds it.
+   */
+  async askHolder(options: AskOptions): Promise<Claim | undefined> {
+    const [holder] = await this.#queue.list({ limit: 1 });
+    return askHolder(this.#client, holder, options);
   }
 
   async #acquire(wait: Wait): Promise<Lock> {

@@ -11,6 +11,7 @@ export const ROOTS = {
   service: "/services/",
   barrier: "/barriers/",
   doubleBarrier: "/double-barriers/",
+  counter: "/counters/",
   /** Followed by the key of the claim that somebody asks for. */
   revocation: "/revocations",
 } as const;
