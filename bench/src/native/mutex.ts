@@ -90,9 +90,9 @@ class Contender {
       { range: { key }, startRevision: revision + 1, returnPrevious: false, omit: "put" },
       {
         created: () => undefined,
-        events: () => {
+        events: (batch) => {
           watch.cancel();
-          this.#lookAgain();
+          this.#lookAgain(batch.revision);
           return true;
         },
         progress: () => undefined,
@@ -101,10 +101,15 @@ class Contender {
     );
   }
 
-  /** Whoever was before may have given up without having had the lock: others can still be there. */
-  #lookAgain(): void {
+  /**
+   * Whoever was before may have given up without having had the lock: others can still be there. Nobody comes in before
+   * this place any more, so what any member says of that revision or a later one decides it.
+   */
+  #lookAgain(minRevision: number): void {
     const end = Buffer.concat([this.#key, Buffer.of(0)]);
-    const range = encode({ $case: "range", value: lastTwo(this.#prefix, end) });
+    const consistency = coordination.Consistency.SERIALIZABLE;
+    const value = { ...lastTwo(this.#prefix, end), consistency, minRevision };
+    const range = encode({ $case: "range", value });
     this.#execute(range, false, (result) => {
       if (result.kind === "range") this.#look(result, result.revision);
       else this.#slot.done(WRONG_ANSWER);

@@ -65,7 +65,7 @@ export function applyEntries(
   const events = wantEvents ? [] : undefined;
   const context: ApplyContext = { state, sink, keys, leases, reader, events, leaseChanges: [] };
   const batches = entries.map(decode);
-  const prefetch = new Prefetch(keys, leases);
+  const prefetch = new Prefetch(keys, leases, state.revision);
   const records: (KeyRecord | undefined)[] = [];
   for (const batch of batches) {
     if (batch !== undefined) for (const command of batch.commands) records.push(prefetch.command(command));

@@ -10,9 +10,24 @@ import { keyAfter } from "./live-scan.ts";
 import type { HistoryRow } from "./rows.ts";
 import { readHistoryRow } from "./rows.ts";
 import type { MachineState, NamespaceState } from "./state.ts";
-import type { MachineEvent, RetentionPolicy, RevisionEvents } from "./types.ts";
+import type { MachineEvent, RetentionPolicy, RevisionEvents, RowMutation } from "./types.ts";
 
 const HISTORY_BYTES_MAX = 4 * 1024 * 1024;
+
+/** At most `rowsMax` deletions of rows above the state's revision (see {@link LoadableMachine.strayHistory}). */
+export function strayHistory(state: MachineState, reader: StoreReader, rowsMax: number): RowMutation[] {
+  const mutations: RowMutation[] = [];
+  for (const { id } of state.namespaces.values()) {
+    const rows = reader.scan("history", {
+      from: historyKey(id, state.revision + 1, 0),
+      to: historyKey(id + 1, 0, 0),
+      limit: rowsMax - mutations.length,
+      keysOnly: true,
+    });
+    for (const { key } of rows) mutations.push({ keyspace: "history", key, value: undefined });
+  }
+  return mutations;
+}
 
 /** Whole revisions of [from, to], about `limit` events or {@link HISTORY_BYTES_MAX}. */
 export function readHistory(

@@ -9,6 +9,7 @@ import type { RowSink } from "./sink.ts";
 import type { LeaseRecord } from "./types.ts";
 
 const ATTACHED_PAGE_ROWS = 1024;
+const ROWS_CHUNK_BYTES = 16 * 1024;
 
 export class Lease {
   readonly namespaceId: number;
@@ -36,6 +37,7 @@ export class LeaseTable {
   private old = new Map<number, Map<LeaseId, Lease>>();
   private youngCount = 0;
   private readonly dirty: Lease[] = [];
+  private readonly rows = new ByteWriter(ROWS_CHUNK_BYTES);
   private readonly sink: RowSink;
   private readonly generationCountMax: number;
 
@@ -95,7 +97,7 @@ export class LeaseTable {
   settle(): void {
     for (const lease of this.dirty) {
       const key = leaseKey(lease.namespaceId, lease.leaseId);
-      if (lease.exists) this.sink.put("leases", key, leaseRow(lease), !lease.stored);
+      if (lease.exists) this.sink.put("leases", key, leaseRow(this.rows, lease), !lease.stored);
       else this.sink.delete("leases", key);
       lease.stored = lease.exists;
       lease.dirty = false;
@@ -143,8 +145,7 @@ export class LeaseTable {
   }
 }
 
-function leaseRow(lease: Lease): Uint8Array {
-  const writer = new ByteWriter(48);
+function leaseRow(writer: ByteWriter, lease: Lease): Uint8Array {
   writer.varint(lease.ttlMs);
   writer.varint(lease.checkpointMs);
   writer.varint(lease.keys);

@@ -21,7 +21,7 @@ import { EMPTY } from "./bytes.ts";
 import { ClientTable } from "./clients.ts";
 import { compactSlice } from "./compaction.ts";
 import { refusal } from "./failures.ts";
-import { readHistory, retentionDue, stateAt } from "./history.ts";
+import { readHistory, retentionDue, stateAt, strayHistory } from "./history.ts";
 import { KeyStates } from "./key-states.ts";
 import { leaseKey } from "./keys.ts";
 import { attachedKeys, leaseRecord, LeaseTable, readLeaseRecord } from "./leases.ts";
@@ -78,6 +78,12 @@ export interface LoadableMachine extends Machine {
    * without those who know how far they had got. Its rows are among those of the next apply.
    */
   lift(by: number): void;
+  /**
+   * At most `rowsMax` deletions of history above the revision. The store takes history before all else, so a crash may
+   * leave such rows; the log writes them anew. Where that log is given up they have to go, before anything is written
+   * above them.
+   */
+  strayHistory(reader: StoreReader, rowsMax: number): readonly RowMutation[];
   /** Bytes of hot records held, estimated. */
   readonly cacheBytes: number;
 }
@@ -174,6 +180,10 @@ class CellMachine implements LoadableMachine {
     state.revision += by;
     state.nextLeaseId += by;
     state.nextClientId += by;
+  }
+
+  strayHistory(reader: StoreReader, rowsMax: number): readonly RowMutation[] {
+    return strayHistory(this.state, reader, rowsMax);
   }
 
   apply(entries: readonly MachineEntry[], reader: StoreReader, wantEvents = true): Applied {

@@ -2,6 +2,7 @@
 import type { LeaseId, WriteOperation } from "@lockstep/gateway/coordinator";
 import { NO_LEASE } from "@lockstep/gateway/coordinator";
 import type { StoreReader } from "../store/types.ts";
+import { sequentialKey } from "./bytes.ts";
 import type { KeyStates } from "./key-states.ts";
 import type { LeaseTable } from "./leases.ts";
 import type { KeyRecord } from "./records.ts";
@@ -14,16 +15,21 @@ export class Prefetch {
   private readonly wantingValue: KeyRecord[] = [];
   private readonly wantedLeases: { readonly namespaceId: number; readonly leaseId: LeaseId }[] = [];
   private readonly seen = new Set<KeyRecord>();
+  /** What the present command's revision will be if every write before it finds something to do. */
+  private revision: number;
 
-  constructor(keys: KeyStates, leases: LeaseTable) {
+  /** @param revision the state's, before the batch */
+  constructor(keys: KeyStates, leases: LeaseTable, revision: number) {
     this.keys = keys;
     this.leases = leases;
+    this.revision = revision;
   }
 
   /** @returns the record of a plain put, so that applying it needs no second look-up. */
   command(command: Command): KeyRecord | undefined {
     switch (command.kind) {
       case "client":
+        if (isWrite(command.operation)) this.revision += 1;
         return this.operation(command.namespaceId, command.operation);
       case "expire":
         for (const leaseId of command.leaseIds) this.lease(command.namespaceId, leaseId);
@@ -49,8 +55,11 @@ export class Prefetch {
     switch (operation.kind) {
       case "put":
         if (operation.leaseId !== undefined) this.lease(namespaceId, operation.leaseId);
-        // A sequential key does not exist yet, and is not known yet.
-        if (operation.sequential === true) return undefined;
+        if (operation.sequential === true) {
+          // Its key ends in its revision. A guess that fails costs a look-up.
+          this.key(namespaceId, sequentialKey(operation.key, this.revision), false);
+          return undefined;
+        }
         return this.key(
           namespaceId,
           operation.key,
@@ -98,4 +107,8 @@ export class Prefetch {
   private lease(namespaceId: number, leaseId: LeaseId): void {
     if (leaseId !== NO_LEASE) this.wantedLeases.push({ namespaceId, leaseId });
   }
+}
+
+function isWrite({ kind }: WriteOperation): boolean {
+  return kind === "put" || kind === "delete" || kind === "txn";
 }

@@ -8,6 +8,7 @@ import { NO_IDENTITY } from "@lockstep/gateway/coordinator";
 import type { LeaseId, WriteOperation } from "@lockstep/gateway/coordinator";
 import { ADMISSION_DEFAULTS } from "../admission/admission.ts";
 import { createCommandEncoder } from "../machine/index.ts";
+import { historyKey } from "../machine/keys.ts";
 import { encodePlan } from "../machine/membership.ts";
 import type { Command } from "../machine/types.ts";
 import { encodeConfigurationChange } from "../raft/index.ts";
@@ -18,7 +19,7 @@ import type { Generations, Store } from "../store/index.ts";
 import { createNodeDisk } from "../wal/index.ts";
 import { openMemberFolder } from "./folder.ts";
 import type { OpenedFolder } from "./folder.ts";
-import { IdentityError, readIdentity } from "./identity.ts";
+import { IdentityError, memberPaths, readIdentity } from "./identity.ts";
 import { verifyFolder } from "./offline.ts";
 import { MEMBER_DEFAULTS } from "./options.ts";
 import { createNodePlatform } from "./platform.ts";
@@ -220,6 +221,22 @@ describe("offline recovery of a folder", () => {
     const entry = { index, term: 4 as Term, data: encoder.finish(2_000) };
     const [granted] = state.apply([entry], false).leaseChanges;
     assert.ok(granted?.kind === "granted" && BigInt(granted.leaseId) > BigInt(RECOVERY_FLOOR));
+    await close(folder);
+  });
+
+  it("history above the last revision, which the store took before a crash and the log has lost, is dropped", async () => {
+    const directory = await copy();
+    const stray = [historyKey(1, 5, 0), historyKey(1, 700, 3), historyKey(2, 9, 0)];
+    const openStore = (path: string): Promise<Store> => openRocksStore(path, { now: () => 0 });
+    const generations = await openGenerations(memberPaths(directory).store, { openStore });
+    generations.current.write((batch) => {
+      for (const key of stray) batch.put("history", key, bytes("of a lost entry"));
+    });
+    await generations.close();
+    await recoverFolder(asked(directory), whole());
+    const folder = await openAs(directory, "m1-r1");
+    assert.deepEqual(folder.state.store.getMany("history", stray), [undefined, undefined, undefined]);
+    assert.ok(folder.state.store.get("history", historyKey(1, 2, 0)) !== undefined, "the others stay");
     await close(folder);
   });
 

@@ -124,9 +124,9 @@ class RocksStore implements Store {
     this.#writing = true;
     try {
       this.#native._clear();
-      this.#batch.isEmpty = true;
+      this.#batch.rows = 0;
       fill(this.#batch);
-      if (!this.#batch.isEmpty) this.#commit();
+      if (this.#batch.rows > 0) this.#commit();
     } finally {
       this.#writing = false;
     }
@@ -189,7 +189,7 @@ class RocksStore implements Store {
 class ReusedBatch implements WriteBatch {
   readonly #native: NativeBatch;
   readonly #columns: Columns;
-  isEmpty = true;
+  rows = 0;
 
   constructor(native: NativeBatch, columns: Columns) {
     this.#native = native;
@@ -198,13 +198,13 @@ class ReusedBatch implements WriteBatch {
 
   put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array): void {
     assertKey(key);
-    this.isEmpty = false;
+    this.rows += 1;
     this.#native._put(key, value, this.#columns[keyspace]);
   }
 
   delete(keyspace: Keyspace, key: Uint8Array): void {
     assertKey(key);
-    this.isEmpty = false;
+    this.rows += 1;
     this.#native._del(key, this.#columns[keyspace]);
   }
 }

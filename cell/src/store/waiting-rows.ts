@@ -69,16 +69,12 @@ export class WaitingRows {
 
   /** All that are held, in key order. */
   ascending(): readonly WaitingRow[] {
-    if (this.#added.length > 0) {
-      this.#ascending = merged(this.#ascending, this.#added.sort(byKey));
-      this.#added = [];
-    }
-    return this.#ascending;
+    return this.#sorted();
   }
 
   /** Those to hand down, in key order, which is the order that a store below takes them fastest in. */
-  *toHandDown(): Iterable<WaitingRow> {
-    for (const row of this.ascending()) if (!(row as Slot).isNothing) yield row;
+  toHandDown(): readonly WaitingRow[] {
+    return this.#sorted().filter((slot) => !slot.isNothing);
   }
 
   clear(): void {
@@ -89,6 +85,14 @@ export class WaitingRows {
     this.#size = 0;
     this.#ascending = [];
     this.#added = [];
+  }
+
+  #sorted(): readonly Slot[] {
+    if (this.#added.length > 0) {
+      this.#ascending = merged(this.#ascending, this.#added.sort(byKey));
+      this.#added = [];
+    }
+    return this.#ascending;
   }
 
   #find(key: Uint8Array, hash: number): Slot | undefined {

@@ -27,6 +27,8 @@ import { WaitingRows, type WaitingRow } from "./waiting-rows.ts";
 /** Handing them down takes about 10 ms of the event loop. */
 const ROWS_MAX_DEFAULT = 2048;
 const BYTES_MAX_DEFAULT = 4 * 1024 * 1024;
+/** A batch of at least this share of the bound (a fill, a streamed state) would not gain from waiting: it goes down. */
+const BULK_SHARE = 1 / 8;
 const CHUNK_BYTES = 64 * 1024;
 /** Rows that came and went are held too, so that they are not handed down: so many for each that is. */
 const HELD_FACTOR = 4;
@@ -51,14 +53,18 @@ class WriteBackStore implements Store {
   readonly #below: Store;
   readonly #rowsMax: number;
   readonly #bytesMax: number;
+  readonly #bulkRows: number;
   readonly #waiting: Waiting = noRows();
   #bytes = 0;
   readonly #staged = new StagedBatch();
+  /** The present write takes all that waits with it. */
+  #handsDown = false;
 
   constructor(below: Store, { rowsMax, bytesMax }: WriteBackOptions) {
     this.#below = below;
     this.#rowsMax = rowsMax ?? ROWS_MAX_DEFAULT;
     this.#bytesMax = bytesMax ?? BYTES_MAX_DEFAULT;
+    this.#bulkRows = this.#rowsMax * BULK_SHARE;
   }
 
   get(keyspace: Keyspace, key: Uint8Array): Uint8Array | undefined {
@@ -84,16 +90,8 @@ class WriteBackStore implements Store {
   }
 
   write(fill: (batch: WriteBatch) => void): void {
-    const staged = this.#staged;
-    let handedDown = false;
-    this.#below.write((batch) => {
-      staged.begin(batch);
-      fill(staged);
-      for (let i = 0; i < staged.count; i += 1) this.#keep(staged, i);
-      handedDown = staged.deletesHistory || this.#isFull;
-      if (handedDown) handDown(this.#waiting, batch);
-    });
-    if (handedDown) this.#forget();
+    this.#below.write((batch) => this.#fill(batch, fill));
+    if (this.#handsDown) this.#forget();
   }
 
   view(): StoreView {
@@ -137,8 +135,21 @@ class WriteBackStore implements Store {
     return rows.held > 0 ? rows : undefined;
   }
 
-  #keep(staged: StagedBatch, at: number): void {
-    const { keyspace, key, value, isNew } = staged.row(at);
+  #fill(batch: WriteBatch, fill: (batch: WriteBatch) => void): void {
+    const staged = this.#staged;
+    staged.begin(batch);
+    fill(staged);
+    const isBulk = staged.rows.length >= this.#bulkRows;
+    for (const row of staged.rows) {
+      const isKnown = !isBulk || this.#waiting[row.keyspace].get(row.key) !== undefined;
+      if (isKnown) this.#keep(row);
+      else writeRow(batch, row.keyspace, row);
+    }
+    this.#handsDown = isBulk || staged.deletesHistory || this.#isFull;
+    if (this.#handsDown) handDown(this.#waiting, batch);
+  }
+
+  #keep({ keyspace, key, value, isNew }: StagedRow): void {
     this.#waiting[keyspace].set(key, value, isNew);
     this.#bytes += key.length + (value?.length ?? 0);
   }
@@ -168,11 +179,13 @@ function noRows(): Waiting {
 
 function handDown(waiting: Waiting, batch: WriteBatch): void {
   for (const keyspace of WAITING) {
-    for (const { key, value } of waiting[keyspace].toHandDown()) {
-      if (value === undefined) batch.delete(keyspace, key);
-      else batch.put(keyspace, key, value);
-    }
+    for (const row of waiting[keyspace].toHandDown()) writeRow(batch, keyspace, row);
   }
+}
+
+function writeRow(batch: WriteBatch, keyspace: Keyspace, { key, value }: WaitingRow): void {
+  if (value === undefined) batch.delete(keyspace, key);
+  else batch.put(keyspace, key, value);
 }
 
 interface StagedRow {
@@ -195,12 +208,9 @@ class StagedBatch implements WriteBatch {
     this.deletesHistory = false;
   }
 
-  get count(): number {
-    return this.#rows.length;
-  }
-
-  row(at: number): StagedRow {
-    return this.#rows[at] as StagedRow;
+  /** In the order of the batch. */
+  get rows(): readonly StagedRow[] {
+    return this.#rows;
   }
 
   put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array, isNew = false): void {

@@ -143,7 +143,17 @@ export class ByteWriter {
   }
 
   text(value: string): void {
-    this.bytes(encodeText(value));
+    const { length } = value;
+    this.ensure(length + VARINT_BYTES_MAX);
+    const { buffer, position } = this;
+    const from = putVarint(buffer, position, length);
+    for (let i = 0; i < length; i++) {
+      const code = value.charCodeAt(i);
+      // Not a byte a character: written anew, from where it began.
+      if (code >= 0x80) return this.bytes(encodeText(value));
+      buffer[from + i] = code;
+    }
+    this.position = from + length;
   }
 
   leaseId(id: string): void {
