@@ -133,6 +133,25 @@ const skipAppliedIndex: Canary = {
   ],
 };
 
+const writeBackWithoutIndex: Canary = {
+  name: "write-back-without-index",
+  bug: "The applied index is written at once while the rows that belong to it wait: a crash loses those, and nothing applies their entries again.",
+  source: "W10",
+  laws: ["I4", "I13", "W10", "I8", "I9", "fatal", "start"],
+  needs: "kills and power cuts between two barriers",
+  patches: [
+    {
+      file: "cell/src/store/write-back.ts",
+      find: "      const isKnown = !isBulk ||",
+      replace: `      if (row.keyspace === "meta") {
+        writeRow(batch, row.keyspace, row);
+        continue;
+      }
+      const isKnown = !isBulk ||`,
+    },
+  ],
+};
+
 const reuseMemberId: Canary = {
   name: "reuse-member-id",
   bug: "The next member id is the highest present one plus one, so that the id of a removed member is given to another disk.",
@@ -428,6 +447,7 @@ export const CANARIES: readonly Canary[] = [
   expireByLocalTimer,
   dropWatchEventAtSnapshot,
   skipAppliedIndex,
+  writeBackWithoutIndex,
   reuseMemberId,
   removedLeaderCounts,
   oldReadBatch,
