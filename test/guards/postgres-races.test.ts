@@ -1,6 +1,6 @@
 // Who may commit after whom: a real PostgreSQL says in its own log in which order it committed.
 import assert from "node:assert/strict";
-import { after, before, describe, it } from "node:test";
+import { after, afterEach, before, describe, it } from "node:test";
 import type pg from "pg";
 import { installSql, PostgresGuard, StaleTokenError } from "@lockstep/client/guards/postgres";
 import type { TransactionOptions } from "@lockstep/client/guards/postgres";
@@ -31,6 +31,9 @@ describe("a PostgreSQL guard under races", "missing" in found ? { skip: found.mi
     clients = await server.connectMany(WRITERS);
   });
   after(() => server.stop());
+  afterEach(async () => {
+    await Promise.allSettled(clients.map((client) => client.query("ROLLBACK")));
+  });
 
   /** A journal, and the order of commits to it from here on. */
   async function journal(): Promise<{ table: string; order: () => Promise<number[]> }> {
@@ -210,6 +213,20 @@ describe("a PostgreSQL guard under races", "missing" in found ? { skip: found.mi
     await isBlocked(later);
     await earlier.query("COMMIT");
     await refused;
+  });
+
+  it("a seal that waited is made again where the connection's own isolation makes waiting a failure", async () => {
+    const earlier = clientOf(0);
+    const later = await server.connect({ options: "-c default_transaction_isolation=serializable" });
+    const guard = new PostgresGuard({ resource: "sealed" });
+    await guard.seal(earlier, 4);
+    await begin(earlier, "read committed");
+    await guard.admit(earlier, 5);
+    const sealed = guard.seal(later, 7);
+    await isBlocked(later);
+    await earlier.query("COMMIT");
+    await sealed;
+    await assert.rejects(guard.seal(earlier, 5), { seen: 7 });
   });
 
   it("a token that was rolled back was not seen", async () => {

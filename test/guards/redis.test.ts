@@ -9,6 +9,7 @@ import {
   RedisGuard,
   StaleTokenError,
 } from "@lockstep/client/guards/redis";
+import { freePortBlock } from "../support/ports.ts";
 import { until } from "../support/until.ts";
 import { assertGuarded, decreases, race, raceSeed } from "./support/race.ts";
 import { RedisServer } from "./support/redis-server.ts";
@@ -238,6 +239,42 @@ describe("a Redis guard", "missing" in found ? { skip: found.missing } : {}, () 
     await guard.seal(7);
     const library = await client.sendCommand(["FUNCTION", "LIST", "LIBRARYNAME", FUNCTION_NAME]);
     assert.equal(Array.isArray(library) && library.length, 1);
+  });
+
+  it("a replica that takes over without the last writes lets the earlier owner in: what Redis cannot promise", async () => {
+    assert("path" in found);
+    const base = await freePortBlock(2);
+    const ports = [String(base), String(base + 1)] as const;
+    const primary = await RedisServer.start(found.path, [
+      "--port",
+      ports[0],
+      "--repl-diskless-sync-delay",
+      "0",
+    ]);
+    const replica = await RedisServer.start(found.path, [
+      "--port",
+      ports[1],
+      "--replicaof",
+      "127.0.0.1",
+      ports[0],
+    ]);
+    try {
+      const [first, second] = await Promise.all([primary.connect(), replica.connect()]);
+      const earlier = new RedisGuard(first, { resource: "report" });
+      await earlier.set(5, "key", "five");
+      await until(
+        "the replica has the earlier owner's write",
+        async () => (await second.get("key")) ?? undefined,
+      );
+      await second.sendCommand(["REPLICAOF", "NO", "ONE"]);
+      await earlier.set(7, "key", "seven");
+      const elsewhere = new RedisGuard(second, { resource: "report" });
+      await assert.rejects(elsewhere.set(4, "key", "four"), StaleTokenError, "mark and work came together");
+      await elsewhere.set(5, "key", "stale");
+      assert.equal(await second.get("key"), "stale");
+    } finally {
+      await Promise.all([primary.stop(), replica.stop()]);
+    }
   });
 
   it("keeps its marks in the slot of keys with the resource as their hash tag", async () => {

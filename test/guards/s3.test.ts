@@ -120,6 +120,17 @@ describe("an S3 guard", "missing" in found ? { skip: found.missing } : {}, () =>
     assert.equal(await textOf(guardOf(key)), "same");
   });
 
+  it("a late first write of the earlier owner misses when the new one has made the object meanwhile", async () => {
+    const key = newKey();
+    const { fetch, caught, release } = holdingPuts(server.fetch);
+    const late = guardOf(key, {}, fetch).put(5, "late");
+    await caught;
+    await guardOf(key).put(7, "seven");
+    release();
+    await assert.rejects(late, StaleTokenError);
+    assert.equal(await textOf(guardOf(key)), "seven");
+  });
+
   it("the same without a trailer goes wrong on this server, whose ETags are made from the bytes: so the trailer is needed", async () => {
     const key = newKey();
     const options = { stamp: "unique-etags" } as const;

@@ -96,7 +96,7 @@ export class PostgresGuard {
    * @throws StaleTokenError when the resource has seen a larger token
    */
   async seal(connection: PostgresConnection, token: number): Promise<void> {
-    await this.#admit(connection, token);
+    await this.#untilAdmitted(() => this.#admit(connection, token), LOCK_WAIT_MS_MAX);
   }
 
   /**
@@ -131,21 +131,31 @@ export class PostgresGuard {
     }
   }
 
+  async #begin(connection: PostgresConnection, token: number, options: TransactionOptions): Promise<void> {
+    const begin = beginSql(options);
+    await this.#untilAdmitted(async () => {
+      await connection.query(begin);
+      try {
+        await this.#admit(connection, token);
+      } catch (error) {
+        await rollback(connection);
+        throw error;
+      }
+    }, options.lockWaitMsMax || LOCK_WAIT_MS_MAX);
+  }
+
   /**
    * Above READ COMMITTED, whoever waited for another transaction of the resource fails when that one is committed. Nothing
    * was done yet, so it is safe to begin again; each time somebody else got further.
    */
-  async #begin(connection: PostgresConnection, token: number, options: TransactionOptions): Promise<void> {
-    const begin = beginSql(options);
-    const deadlineAt = this.#runtime.now() + (options.lockWaitMsMax || LOCK_WAIT_MS_MAX);
+  async #untilAdmitted(attempt: () => Promise<void>, waitMsMax: number): Promise<void> {
+    const deadlineAt = this.#runtime.now() + waitMsMax;
     const backoff = new Backoff(this.#runtime);
     for (;;) {
-      await connection.query(begin);
       try {
-        await this.#admit(connection, token);
+        await attempt();
         return;
       } catch (error) {
-        await rollback(connection);
         const code = sqlState(error);
         if (code !== SERIALIZATION_FAILURE && code !== DEADLOCK) throw error;
         if (this.#runtime.now() >= deadlineAt) throw this.#contended(error);

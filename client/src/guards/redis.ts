@@ -33,7 +33,8 @@ export interface RedisGuardOptions extends GuardedResource {
   /**
    * Where the marks of the resource are kept. In Redis Cluster it must fall into the same slot as the guarded keys, so they
    * share a hash tag. It must never expire, be evicted or be deleted: a forgotten mark lets stale holders in.
-   * Default: `lockstep:marks:{RESOURCE}`, so guarded keys of a cluster contain `{RESOURCE}`.
+   * Default: `lockstep:marks:{RESOURCE}`, so guarded keys of a cluster contain `{RESOURCE}`. With `slot`, `#SLOT` comes
+   * behind it.
    */
   readonly marksKey?: string;
   /** Calls the stored function (see {@link loadFunctions}) instead of the script. Default: false. */

@@ -7,6 +7,8 @@ import { ServerProcess, serverFolder, unprivileged } from "./server-process.ts";
 
 const USER = "lockstep";
 const INIT_MS_MAX = 60_000;
+/** A test that failed may leave a transaction open, which others wait for. */
+const STATEMENT_MS_MAX = 15_000;
 
 /** A PostgreSQL of its own, on a Unix socket in a temporary folder. Nothing survives it. */
 export class PostgresServer {
@@ -68,7 +70,7 @@ export class PostgresServer {
 
   /** A connection; closed with the server. */
   async connect(config: pg.ClientConfig = {}): Promise<pg.Client> {
-    const client = new pg.Client({ ...this.config, ...config });
+    const client = new pg.Client({ ...this.config, statement_timeout: STATEMENT_MS_MAX, ...config });
     // Told when the server stops; a statement on the connection fails all the same.
     client.on("error", () => undefined);
     await client.connect();

@@ -21,6 +21,10 @@ const onPath = (name: string): string | undefined =>
     .map((folder) => join(folder, name))
     .find((path) => existsSync(path));
 
+/** With which servers are started (server-process.ts). */
+const WITHOUT_SETPRIV =
+  "there is no setpriv here (util-linux, on Linux), which these servers are started with";
+
 /** The folder of PostgreSQL's programs, of the newest version there is. */
 function postgresFolder(): string | undefined {
   const versions = existsSync(POSTGRES_FOLDER) ? readdirSync(POSTGRES_FOLDER).map(Number) : [];
@@ -42,6 +46,7 @@ export function redisProgram(): Promise<Found> {
 }
 
 async function findOrInstall(name: string, find: () => string | undefined): Promise<Found> {
+  if (onPath("setpriv") === undefined) return { missing: WITHOUT_SETPRIV };
   const there = find();
   if (there !== undefined) return { path: there };
   const missing = `there is no ${name} here; as root these tests would install the Debian package`;
@@ -63,11 +68,18 @@ async function findOrInstall(name: string, find: () => string | undefined): Prom
 
 /** @returns the path of the S3 server, built from `s3-server/` once */
 export async function s3Program(): Promise<Found> {
+  if (onPath("setpriv") === undefined) return { missing: WITHOUT_SETPRIV };
   const go = onPath("go");
   if (go === undefined) return { missing: "there is no Go here, which the S3 server is built with" };
   const options = {
     cwd: S3_SOURCES,
-    env: { ...process.env, CGO_ENABLED: "0", GOFLAGS: "-mod=readonly -buildvcs=false -trimpath" },
+    env: {
+      ...process.env,
+      CGO_ENABLED: "0",
+      // An older Go may fetch the version that go.mod asks for.
+      GOTOOLCHAIN: process.env["GOTOOLCHAIN"] ?? "auto",
+      GOFLAGS: "-mod=readonly -buildvcs=false -trimpath",
+    },
     timeoutMs: BUILD_MS_MAX,
   };
   const command = async (...args: string[]): Promise<string> => {
