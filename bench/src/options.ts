@@ -43,7 +43,7 @@ export interface BenchOptions {
 export const HELP: string = `Lockstep and etcd under the same load, on this machine, side by side.
 
   npm run bench                           every row of the table: about 30 minutes, up to 4 GB of disk
-  npm run bench -- --quick                the everyday loads once, 3 s each: about 4 minutes, 2 GB
+  npm run bench -- --quick                the everyday loads once, 3 s each: about 5 minutes, 2 GB
   npm run bench -- --only put,get         some workloads of the table
   npm run bench -- --suite failover       one suite; several with commas; "all" is everything: about 60 minutes
 
@@ -63,11 +63,11 @@ Suites                                                                          
   Without --suite: table, failover, large and sessions.
 
 Options
-  --quick              3 s a workload after 1 s of warm-up, 1 round, without the suites and workloads that take minutes
+  --quick              3 s a workload after 2 s of warm-up, 1 round, without the suites and workloads that take minutes
   --only NAMES         workloads of the table, comma separated: ${WORKLOADS.map((workload) => workload.name).join(", ")}
                        ("put" means put-1, put-64 and put-1000; fill always runs, it writes the keys)
   --suite NAMES        ${SUITES.join(", ")} or all
-  --seconds N          time to measure each workload (default 5), after 2 s of warm-up
+  --seconds N          time to measure each workload (default 5), after 5 s of warm-up
   --repeats N          rounds of the table, each on empty data (default 3); medians are printed
   --kills N            of failover, on each system (default 5)
   --scale N            divide the large numbers (sessions, watches, keys, streams) by N: to try the bench, not to quote
@@ -176,7 +176,7 @@ export function parseOptions(args: readonly string[]): BenchOptions | undefined 
     systems,
     sizes,
     measureSeconds: positive(values.seconds ?? (values.quick ? "3" : "5"), "seconds"),
-    warmupSeconds: values.quick ? 1 : 2,
+    warmupSeconds: values.quick ? 2 : 5,
     rounds: Math.ceil(positive(values.repeats ?? (values.quick ? "1" : "3"), "repeats")),
     etcdTarget: target,
     basePort: positive(values["base-port"], "base-port"),
