@@ -164,6 +164,21 @@ export function claimSuite(recipe: ClaimRecipe): void {
     session.assertAlive();
   });
 
+  test(`${name}: an answer that comes long after the caller has left is taken back`, async () => {
+    const { member, client, session } = await world();
+    let silent = false;
+    member.judge = (request, { operation }) => {
+      if (silent || operation?.$case !== "txn") return { kind: "execute" };
+      silent = true;
+      member.store.request(request, { operation });
+      return { kind: "swallow" };
+    };
+    await assert.rejects(acquire(client, { session, waitMs: 10 }), { code: "lock-timeout" });
+    // It is asked for again under the same identity, and the first outcome is told.
+    member.breakStreams();
+    await eventually("the key is gone", () => keysIn(member).length === 0);
+  });
+
   test(`${name}: C25: a release that fails is told and may be repeated; a disposal repeats it by itself`, async () => {
     const { member, client, session } = await world();
     const fail: Verdict = { kind: "fail", failure: { code: "no-space" } };
