@@ -79,6 +79,10 @@ describe("an S3 guard", "missing" in found ? { skip: found.missing } : {}, () =>
     const { headers: kept } = await server.fetch(urlOf(key), { method: "HEAD", headers: {} });
     assert.equal(kept.get("content-type"), "text/plain");
     assert.equal(kept.get("x-amz-meta-author"), "somebody");
+    await guard.update(7, increment, { headers: { "Content-Type": "text/html" } });
+    const { headers: replaced } = await server.fetch(urlOf(key), { method: "HEAD", headers: {} });
+    assert.equal(replaced.get("content-type"), "text/html");
+    assert.equal(replaced.get("x-amz-meta-author"), "somebody");
   });
 
   it("compares the largest tokens exactly, and takes nothing that is not a token", async () => {
@@ -193,6 +197,8 @@ describe("an S3 guard", "missing" in found ? { skip: found.missing } : {}, () =>
       });
       assert(!guard.resource.includes("secret"));
     }
+    const nowhere = new S3Guard(server.fetch, { url: `${server.bucket}-that-is-not-there/key` });
+    await assert.rejects(nowhere.put(7, "seven"), { code: "guard-failed", outcome: "not-applied" });
     const busy = guardOf(newKey(), { attemptsMax: 3 }, refusing("PUT", 503));
     await assert.rejects(busy.put(7, "seven"), { code: "guard-failed", outcome: "unknown" });
     const lost = guardOf(newKey(), { attemptsMax: 3 }, refusing("PUT", 412));

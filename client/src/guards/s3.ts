@@ -260,8 +260,10 @@ export class S3Guard {
       return "no-answer";
     }
     if (status >= 200 && status < 300) return "written";
-    // Not found: what the condition names was deleted. Conflict: another conditional write is on its way.
-    if (status === 412 || status === 409 || status === NOT_FOUND) return "changed";
+    // Conflict: another conditional write is on its way.
+    if (status === 412 || status === 409) return "changed";
+    // What the condition names was deleted. Without an object to be named, it is the bucket that is not there.
+    if (status === NOT_FOUND && sight.etag !== undefined) return "changed";
     if (isPassing(status)) return "no-answer";
     throw failed(`the server refused the write with status ${String(status)}`, "not-applied");
   }
@@ -313,14 +315,16 @@ export class S3Guard {
     return body;
   }
 
+  /** The headers with their names in small letters: one that is given replaces one that is kept. */
   #checked(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
-    for (const name of Object.keys(headers).map((one) => one.toLowerCase())) {
+    const checked = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
+    for (const [name] of checked) {
       if (name === "content-encoding" && this.#stamp === "trailer")
         throw new TypeError("a compressed object ends with its compression: it cannot carry a trailer");
       if (name === "if-match" || name === "if-none-match" || name === TOKEN_HEADER || name === WRITE_HEADER)
         throw new TypeError(`the guard sets "${name}" itself`);
     }
-    return headers;
+    return Object.fromEntries(checked);
   }
 
   #sleep(delayMs: number): Promise<void> {
