@@ -103,6 +103,9 @@ if (nightly) runProgram("canaries", "test/sim/main.ts", ["--canaries"]);
 if (nightly) runProgram("fuzz", "test/fuzz/main.ts", ["--cases", "1000000"]);
 // Real processes compete for the same two cores: one file at a time.
 run("conformance", ["test/conformance/*.test.ts", "test/conformance/etcd/npm/*.test.ts"], { concurrency: 1 });
+// Against a real PostgreSQL, Redis and S3-like server, which they bring.
+run("guards", ["test/guards/*.test.ts"], { concurrency: 1 });
+run("recipes", ["test/recipes/**/*.test.ts"], { concurrency: 1 });
 run("cluster", ["test/{cluster,torture}/**/*.test.ts"], { concurrency: 1 });
 if (nightly) runEtcdClients();
 if (nightly) runProgram("torture", "test/torture/main.ts", ["--minutes", "10"]);

@@ -9,7 +9,12 @@ import type {
   StoreView,
   WriteBatch,
 } from "../../../cell/src/store/index.ts";
-import { nodeGenerationFiles, openGenerations, openRocksStore, writeBack } from "../../../cell/src/store/index.ts";
+import {
+  nodeGenerationFiles,
+  openGenerations,
+  openRocksStore,
+  writeBack,
+} from "../../../cell/src/store/index.ts";
 import type { Faults } from "./faults.ts";
 
 /** The stores that are open now. */
