@@ -19,8 +19,8 @@ export interface QueueState {
 }
 
 /**
- * One holder at a time, in the order in which they asked. Everybody watches the one before, so a release wakes one
- * process. One round trip when it is free; no more than the release and its event when it is handed on.
+ * One holder at a time, in the order in which they asked. One round trip when it is free, and the release and its event
+ * when it is handed on. A release tells the three next in line and nobody else, however many wait.
  */
 export class FairLock {
   readonly name: string;

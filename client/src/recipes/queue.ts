@@ -4,7 +4,7 @@ import type { CallOptions, KeyValue, RangeResult, TxnResult, TxnStep } from "../
 import { isStillWanted, throwUnwanted, timedOut, type Wait } from "./acquiring.ts";
 import { create, insist } from "./attempt.ts";
 import { notHeld } from "./claim.ts";
-import { firstDeletions } from "./follow.ts";
+import { follow, isCompacted } from "./follow.ts";
 import { after, between } from "./names.ts";
 import { fieldsOf, ownerMark } from "./owner.ts";
 import { persist } from "./persist.ts";
@@ -12,6 +12,8 @@ import { SEQUENCE_DIGITS } from "./token.ts";
 
 /** Keys that are looked through at a time for one of an attempt whose answer was lost. */
 const SEARCH_PAGE_KEYS = 1_000;
+/** How many of those before are followed; one that goes tells as many. */
+const FOLLOWED_MAX = 3;
 
 /** One's own key in a queue. */
 export interface Place {
@@ -22,10 +24,10 @@ export interface Place {
 
 /** What there is before one's own place, as far as it matters. */
 export interface Ahead {
-  /** The one before; undefined: nobody, it is the place's turn. */
-  readonly key: string | undefined;
-  /** Nobody is before that one: when it goes, it is the place's turn, and there is no need to look. */
-  readonly alone: boolean;
+  /** Those before, the nearest first; not more than are followed. None: it is the place's turn. */
+  readonly nearest: readonly string[];
+  /** There are no others: when these have gone, it is the place's turn, and there is no need to look. */
+  readonly all: boolean;
   /** Of the answer that showed this. */
   readonly revision: number;
 }
@@ -56,8 +58,9 @@ export interface Lanes {
 }
 
 /**
- * A line of sequential keys: who came first is served first. Everybody watches the one before, so that a key that
- * goes wakes one process and not all.
+ * A line of sequential keys: who came first is served first. Everybody follows the few before, however long the line
+ * is: whoever comes near the front sees it come nearer, and has to ask nothing when the turn comes. (One who follows
+ * only the one before must ask then whether that was the last, and the lock lies idle for a round trip.)
  */
 export class Queue {
   readonly #client: Client;
@@ -102,7 +105,7 @@ export class Queue {
     const place = placeOf(result);
     const answers = rangesOf(result);
     const looks = answers.splice(0, this.#ahead.length);
-    return { place, ahead: aheadOf(looks, place, result.revision), answers };
+    return { place, ahead: this.#aheadOf(looks, place, result.revision), answers };
   }
 
   /**
@@ -111,15 +114,9 @@ export class Queue {
    */
   async untilFirst(wait: Wait, { place, ahead }: Pick<Entered, "place" | "ahead">): Promise<void> {
     let now = ahead;
-    while (now.key !== undefined) {
+    while (now.nearest.length > 0) {
       if (wait.once) throw timedOut(wait.what);
-      const { key, revision } = now;
-      // Nothing can come between two neighbours of one lane, so one watch sees the end of either.
-      const range = key.startsWith(this.#own) ? between(key, place.key) : key;
-      const gone = await firstDeletions(this.#client, range, { revision, stop: wait.stop });
-      const own = gone?.find(({ kv }) => kv.keyText === place.key);
-      if (own !== undefined) throw placeGone(wait, own.cause);
-      if (gone !== undefined && now.alone) break;
+      if (await this.#areGone(wait, place, now)) break;
       now = await this.#look(wait, place);
     }
     if (!isStillWanted(wait)) throwUnwanted(wait);
@@ -139,6 +136,32 @@ export class Queue {
   /** The keys of one's own lane, the first first; at most `limit`. */
   async list(options: CallOptions & { readonly limit?: number } = {}): Promise<readonly KeyValue[]> {
     return (await this.#client.range({ prefix: this.#own }, options)).kvs;
+  }
+
+  /** Follows those before. @returns true: it is the place's turn. False: look again. */
+  async #areGone(wait: Wait, place: Place, { nearest, all, revision }: Ahead): Promise<boolean> {
+    const left = new Set(nearest);
+    const furthest = nearest.at(-1) ?? place.key;
+    // Nothing can come between neighbours of one lane, so one watch sees the end of each, and of one's own.
+    const range = furthest.startsWith(this.#own) ? between(furthest, place.key) : furthest;
+    try {
+      for await (const { events } of follow(this.#client, range, {
+        revision,
+        stop: wait.stop,
+        omit: "put",
+      })) {
+        for (const { kv, cause } of events) {
+          if (kv.keyText === place.key) throw placeGone(wait, cause);
+          left.delete(kv.keyText);
+        }
+        if (left.size === 0 && all) return true;
+        if (!all) return false;
+      }
+    } catch (error) {
+      if (!isCompacted(error)) throw error;
+    }
+    wait.stop.throwIfAborted();
+    return false;
   }
 
   /**
@@ -161,7 +184,18 @@ export class Queue {
     );
     const own = looks.flatMap(({ kvs }) => kvs).find(({ keyText }) => keyText === place.key);
     if (own?.createRevision !== place.token) throw placeGone(wait, "unknown");
-    return aheadOf(looks, place, Math.min(...looks.map(({ revision }) => revision)));
+    return this.#aheadOf(looks, place, Math.min(...looks.map(({ revision }) => revision)));
+  }
+
+  #aheadOf(looks: readonly RangeResult[], place: Place, revision: number): Ahead {
+    const before = looks
+      .flatMap(({ kvs }) => kvs)
+      .filter(({ keyText }) => keyText !== place.key)
+      .sort((a, b) => b.createRevision - a.createRevision)
+      .map(({ keyText }) => keyText);
+    // Neighbours in one lane are one range, and with that one watch; others are not.
+    const followed = this.#ahead.length === 1 && this.#ahead[0] === this.#own ? FOLLOWED_MAX : 1;
+    return { nearest: before.slice(0, followed), all: before.length <= followed, revision };
   }
 
   /** The place's key is not known: it has the attempt's mark. */
@@ -190,10 +224,10 @@ function laneEnd(lane: string): string {
   return `${lane}:`;
 }
 
-/** One's own (if it is in this lane), the one before, and whether there are others; up to the place with these digits. */
+/** One's own (if it is in this lane), those before, and whether there are others; up to the place with these digits. */
 function lookAt(lane: string, digits?: string): GetStep {
   const rangeEnd = digits === undefined ? laneEnd(lane) : after(`${lane}${digits}`);
-  return { get: { key: lane, rangeEnd, reverse: true, limit: 3, keysOnly: true } };
+  return { get: { key: lane, rangeEnd, reverse: true, limit: FOLLOWED_MAX + 2, keysOnly: true } };
 }
 
 function placeOf(result: TxnResult): Place {
@@ -206,14 +240,6 @@ function placeOf(result: TxnResult): Place {
 
 function rangesOf(result: TxnResult): RangeResult[] {
   return result.responses.filter((response) => response.kind === "range");
-}
-
-function aheadOf(looks: readonly RangeResult[], place: Place, revision: number): Ahead {
-  const before = looks
-    .flatMap(({ kvs }) => kvs)
-    .filter(({ keyText }) => keyText !== place.key)
-    .sort((a, b) => b.createRevision - a.createRevision);
-  return { key: before[0]?.keyText, alone: before.length === 1, revision };
 }
 
 function placeGone(wait: Wait, cause: string): LockstepError {

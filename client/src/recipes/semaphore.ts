@@ -130,7 +130,9 @@ export class Semaphore {
     await this.#queue.untilFirst(wait, entered);
     // Who comes at once has just seen the slots. Later only the first in the queue takes any, and that is this one now.
     let slots: Slots | undefined =
-      ahead.key === undefined && seen !== undefined ? { kvs: seen.kvs, revision: ahead.revision } : undefined;
+      ahead.nearest.length === 0 && seen !== undefined
+        ? { kvs: seen.kvs, revision: ahead.revision }
+        : undefined;
     for (;;) {
       slots ??= await persist(this.#client, wait.stop, (options) =>
         this.#client.range({ prefix: this.#slots }, options),
