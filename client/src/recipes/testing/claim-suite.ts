@@ -105,7 +105,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
     assert.throws(() => next.assertHeld(), { code: "not-held" });
   });
 
-  test(`${name}: C20, B18: no answer makes a holder of a process that slept through its session's end`, async () => {
+  test(`${name}: B15, C20, D29: no answer makes a holder of a process that slept through its session's end`, async () => {
     const { REAL_RUNTIME } = await import("../../runtime.ts");
     let sleptMs = 0;
     const { member, client, session } = await world({
@@ -194,7 +194,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
     await eventually("the key is gone", () => keysIn(member).length === 0);
   });
 
-  test(`${name}: C14: after the loss nothing is sent to release it`, async () => {
+  test(`${name}: B14: after the loss nothing is sent to release it`, async () => {
     const { member, client, session } = await world();
     const claim = await acquire(client, { session });
     member.store.expire(session.leaseId);
