@@ -22,6 +22,8 @@ export { Election, Leadership } from "./recipes/election.ts";
 export type { CampaignOptions, LeaderState, ObserveOptions, SubscribeOptions } from "./recipes/election.ts";
 export { Endpoints, Registration, Service } from "./recipes/service.ts";
 export type { Endpoint, EndpointsOptions, RegisterOptions } from "./recipes/service.ts";
+export { StandingRegistration } from "./recipes/standing-registration.ts";
+export type { KeepRegisteredOptions } from "./recipes/standing-registration.ts";
 export { TreeView } from "./recipes/tree-view.ts";
 export type { TreeViewOptions, ViewChange, ViewSubscription } from "./recipes/tree-view.ts";
 export { SharedValue } from "./recipes/shared-value.ts";

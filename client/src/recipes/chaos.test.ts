@@ -80,12 +80,11 @@ async function act(world: World, client: Client): Promise<void> {
         session = await client.session({ ttlMs: 20_000 });
         sessions.add(session);
       }
-      const claim = await recipe.acquire(client, {
+      await using claim = await recipe.acquire(client, {
         session,
         ...(patience < 0.2 ? { waitMs: 0 } : patience < 0.6 ? { waitMs: Math.ceil(dice() * 60) } : {}),
         ...(dice() < 0.2 ? { signal: AbortSignal.timeout(Math.ceil(dice() * 40)) } : {}),
       });
-      await using _held = claim;
       await work(world, recipe.domain, claim, client);
     } catch (error) {
       // Refused, lost, taken away: what a hostile world explains. A failed assertion is none of these.

@@ -104,3 +104,54 @@ test("service: an endpoint that cannot be read is left out, and told", async () 
   assert.deepEqual(urls(set), ["http://a"]);
   assert.equal(errors.length, 1);
 });
+
+test("service: B13: an endpoint that is to stay comes back after each lost session, as it was changed last", async () => {
+  const { member, client } = await setUp();
+  const other = await connectTo(member);
+  const errors: unknown[] = [];
+  const standing = await client.service<Address>("api").keepRegistered({
+    session: { ttlMs: 10_000 },
+    id: "a",
+    value: { url: "http://a" },
+    onError: (error) => errors.push(error),
+  });
+  await using set = await other.service<Address>("api").endpoints({ parse, onError: fail });
+  await standing.update({ url: "http://b" });
+  const changes = set.changes();
+  for (let loss = 1; loss <= 3; loss++) {
+    const [first] = set.current;
+    assert.ok(first !== undefined);
+    member.store.expire(first.leaseId);
+    await eventually("it is back", () => (set.current[0]?.token ?? 0) > first.token);
+    assert.deepEqual(urls(set), ["http://b"]);
+    assert.equal(errors.length, loss);
+    await eventually("it knows", () => standing.registered);
+  }
+  assert.equal((await changes.next()).done, false);
+  await standing.deregister();
+  assert.equal(standing.registered, false);
+  await eventually("it is out", () => set.current.length === 0);
+  assert.equal(member.store.leases.size, 0);
+  assert.deepEqual(keysIn(member), []);
+});
+
+test("service: B13: an endpoint that cannot come back yet is tried again, and its end is the end", async () => {
+  const { member, client } = await setUp();
+  const errors: unknown[] = [];
+  const standing = await client.service<Address>("api").keepRegistered({
+    session: { ttlMs: 10_000 },
+    value: { url: "http://a" },
+    onError: (error) => errors.push(error),
+  });
+  let refusals = 0;
+  member.judge = (_, { operation }) => {
+    if (operation?.$case !== "leaseGrant" || refusals >= 2) return { kind: "execute" };
+    refusals += 1;
+    return { kind: "fail", failure: { code: "quota-exceeded" } };
+  };
+  member.store.expire([...member.store.leases.keys()][0] ?? "");
+  await eventually("it is back", () => keysIn(member).length === 1 && standing.registered);
+  assert.equal(errors.length, 3);
+  await standing[Symbol.asyncDispose]();
+  assert.deepEqual(keysIn(member), []);
+});

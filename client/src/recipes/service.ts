@@ -9,6 +9,7 @@ import { ChangeFeed } from "./change-feed.ts";
 import { Claim, notHeld } from "./claim.ts";
 import { checkName, keysOf, ROOTS } from "./names.ts";
 import { fieldsOf, lockState, ownerMark, type LockState } from "./owner.ts";
+import { StandingRegistration, type KeepRegisteredOptions } from "./standing-registration.ts";
 import { TreeView, type ViewSubscription } from "./tree-view.ts";
 
 export interface RegisterOptions<T> {
@@ -118,6 +119,14 @@ export class Service<T> {
       if (put?.kind !== "put") throw alreadyRegistered(what, failures[0]?.actual);
       return new Registration<T>(client, session, { service: this.name, id, key, token: put.createRevision });
     });
+  }
+
+  /**
+   * Adds an endpoint that comes back by itself whenever its session was lost, with a session of its own. Resolves when
+   * it is there for the first time; fails as {@link register} does.
+   */
+  keepRegistered(options: KeepRegisteredOptions<T>): Promise<StandingRegistration<T>> {
+    return StandingRegistration.open(this.#client, this, options);
   }
 
   /** The endpoints, as a local set that follows the cell. Resolves when the first state is known. */
