@@ -143,7 +143,7 @@ export class Claim implements AsyncDisposable {
 
 /**
  * Runs `work` while `claim` is held, and gives it up afterwards, whatever happened. Rejects with `not-held` when the
- * claim did not last until the end of the work.
+ * claim did not last until the end of the work (which leaves the release to this).
  */
 export async function whileHeld<C extends Claim, T>(
   claim: C,
