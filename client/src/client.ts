@@ -1,7 +1,6 @@
 import { toWireRange, type Bytes, type RangeInput } from "./bytes.ts";
-import { Channel } from "./channel/channel.ts";
-import { GrpcTransport } from "./channel/grpc.ts";
-import { REQUESTS_MAX, type Completion } from "./channel/pending.ts";
+import type { Channel } from "./channel/channel.ts";
+import type { Completion } from "./channel/pending.ts";
 import { LockstepError } from "./errors.ts";
 import type { ConnectOptions } from "./options.ts";
 import { Barrier } from "./recipes/barrier.ts";
@@ -19,6 +18,7 @@ import { Service } from "./recipes/service.ts";
 import { SharedValue, type SharedValueOptions } from "./recipes/shared-value.ts";
 import { Transaction } from "./recipes/transaction.ts";
 import { TreeView, type TreeViewOptions } from "./recipes/tree-view.ts";
+import { openChannel } from "./relay/open-channel.ts";
 import { REAL_RUNTIME, type Runtime } from "./runtime.ts";
 import { Session, type SessionOptions } from "./session.ts";
 import type {
@@ -52,9 +52,7 @@ import {
   encodeTxn,
 } from "./wire/operations.ts";
 
-const DEFAULT_DEADLINE_MS = 10_000;
 const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
-const DEFAULT_PENDING_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
  * Connects to a cell. Resolves when a member has greeted; rejects with `unavailable` when none does in time.
@@ -63,17 +61,7 @@ const DEFAULT_PENDING_BYTES_MAX = 64 * 1024 * 1024;
 export async function connect(options: ConnectOptions): Promise<Client> {
   if (options.endpoints.length === 0) throw new TypeError("connect needs at least one endpoint");
   const runtime = options.runtime ?? REAL_RUNTIME;
-  const channel = new Channel({
-    endpoints: options.endpoints,
-    namespace: options.namespace ?? "",
-    epoch: options.epoch ?? 0,
-    deadlineMs: options.deadlineMs ?? DEFAULT_DEADLINE_MS,
-    identity: options.identity ?? "client",
-    requestsMax: options.requestsMax ?? REQUESTS_MAX,
-    pendingBytesMax: options.pendingBytesMax ?? DEFAULT_PENDING_BYTES_MAX,
-    transport: options.transport ?? new GrpcTransport(options.tls),
-    runtime,
-  });
+  const channel = openChannel(options);
   await untilGreeted(channel, runtime, options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS);
   return new Client(channel, runtime);
 }

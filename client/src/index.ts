@@ -1,11 +1,11 @@
 export { connect, Client } from "./client.ts";
 export type { ConnectOptions } from "./options.ts";
 export { tlsFromFiles } from "./channel/tls.ts";
-export type { TlsOptions, TlsPaths, TlsSource } from "./channel/tls.ts";
+export type { TlsFileSource, TlsOptions, TlsPaths, TlsSource } from "./channel/tls.ts";
 export { LockstepError } from "./errors.ts";
 export type { ClientErrorCode, ErrorCode, OperationOutcome } from "./errors.ts";
 export { Session } from "./session.ts";
-export type { SessionOptions } from "./session.ts";
+export type { SessionOptions, SessionState } from "./session.ts";
 export { Claim, whileHeld } from "./recipes/claim.ts";
 export type { AcquireOptions } from "./recipes/acquiring.ts";
 export { tokenToString } from "./recipes/token.ts";
@@ -75,7 +75,7 @@ export { prefixEnd } from "./bytes.ts";
 export type { Bytes, RangeInput, WireRange } from "./bytes.ts";
 // Below the promises: for routers, load generators and the simulator.
 export { Channel } from "./channel/channel.ts";
-export type { ChannelOptions, ExecuteOptions } from "./channel/channel.ts";
+export type { ChannelElsewhere, ChannelOptions, ExecuteOptions } from "./channel/channel-options.ts";
 export type { Completion } from "./channel/pending.ts";
 export { ChannelWatch } from "./channel/watches.ts";
 export type { WatchListener, WatchSpec } from "./channel/watches.ts";

@@ -13,6 +13,13 @@ export interface ConnectOptions {
    * certificates are renewed while the program runs.
    */
   readonly tls?: TlsSource;
+  /**
+   * The connection and the renewals live in a thread of their own, so that a busy main loop loses no session (default
+   * true; one thread for all clients of the process). `false` keeps them on the main thread, for places without
+   * `node:worker_threads` and for short programs: there, a callback that takes long delays renewals, and one that takes
+   * longer than the TTL loses the session. So does a `tls` function other than that of `tlsFromFiles`.
+   */
+  readonly worker?: boolean;
   /** Deadline of calls that do not bring their own. Default 10,000 ms. */
   readonly deadlineMs?: number;
   /** How long {@link connect} tries before it gives up. Default 10,000 ms. */

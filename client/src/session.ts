@@ -16,7 +16,18 @@ export interface SessionOptions extends CallOptions {
    * most a third of the TTL.
    */
   readonly marginMs?: number;
+  /**
+   * How long the main loop may be busy before the session is no longer renewed: whoever cannot run cannot notice that it
+   * has lost what it owns. Default: one TTL. Means nothing with `worker: false`, where a busy loop cannot renew.
+   */
+  readonly mainLoopStallMaxMs?: number;
 }
+
+/**
+ * `connected`: renewals have a member to go to. `suspended`: they have none now; what is owned is owned until the
+ * deadline. `lost`: the session is over, or may be.
+ */
+export type SessionState = "connected" | "suspended" | "lost";
 
 /**
  * This process's claim to be alive, kept by renewing a lease. Keys put with its `leaseId`, and locks, vanish with it.
@@ -30,6 +41,9 @@ export class Session implements AsyncDisposable {
   readonly #lost = new AbortController();
   #lease: HeldLease | undefined;
   #closed = false;
+  #state: SessionState = "connected";
+  readonly #stateListeners = new Set<(state: SessionState) => void>();
+  #unsubscribe: () => void = () => undefined;
 
   private constructor(client: Client, fields: { leaseId: LeaseId; ttlMs: number; owner: string }) {
     this.#client = client;
@@ -51,10 +65,28 @@ export class Session implements AsyncDisposable {
       marginMs: options.marginMs ?? defaultMargin(granted.ttlMs),
       sent,
       onEnd: (reason) => session.#onEnd(reason),
+      stallMsMax: options.mainLoopStallMaxMs ?? granted.ttlMs,
     });
     session.#lease = lease;
-    client.channel.leases.hold(lease);
+    const { channel } = client;
+    channel.leases.hold(lease);
+    session.#unsubscribe = channel.onConnection((connected) => session.#connection(connected));
+    session.#connection(channel.connected);
     return session;
+  }
+
+  get state(): SessionState {
+    return this.#state;
+  }
+
+  /**
+   * Told of each change of {@link Session.state}, in a turn of its own: an exception surfaces as an uncaught one and harms
+   * nobody else. `lost` comes last.
+   * @returns the function that ends it.
+   */
+  onStateChange(listener: (state: SessionState) => void): () => void {
+    this.#stateListeners.add(listener);
+    return () => this.#stateListeners.delete(listener);
   }
 
   /** Fires once, with a {@link LockstepError} `session-lost` as reason, when the session is over or may be. */
@@ -85,7 +117,7 @@ export class Session implements AsyncDisposable {
     if (lease === undefined || lease.over) return;
     const leftMs = lease.leftMs();
     this.#client.channel.leases.drop(lease);
-    this.#lost.abort(new LockstepError("session-lost", "not-applied", "the session was closed"));
+    this.#end(new LockstepError("session-lost", "not-applied", "the session was closed"));
     if (leftMs <= 0) return;
     try {
       await this.#client.leaseRevoke(this.leaseId, { deadlineMs: Math.min(CLOSE_MS_MAX, leftMs) });
@@ -99,7 +131,23 @@ export class Session implements AsyncDisposable {
   }
 
   #onEnd(reason: LeaseEndReason): void {
-    this.#lost.abort(lostError(reason.kind, reason.cause));
+    this.#end(lostError(reason.kind, reason.cause));
+  }
+
+  #end(error: LockstepError): void {
+    this.#unsubscribe();
+    this.#become("lost");
+    this.#lost.abort(error);
+  }
+
+  #connection(connected: boolean): void {
+    if (this.#state !== "lost") this.#become(connected ? "connected" : "suspended");
+  }
+
+  #become(state: SessionState): void {
+    if (state === this.#state) return;
+    this.#state = state;
+    for (const listener of this.#stateListeners) this.#client.runtime.afterTurn(() => listener(state));
   }
 }
 

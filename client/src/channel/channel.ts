@@ -6,11 +6,12 @@ import type { Runtime } from "../runtime.ts";
 import type { CellInfo, OperationResult, PutResult, RangeResult } from "../types.ts";
 import { readServerFrame, type FrameHandler } from "../wire/frames.ts";
 import { mapInfo } from "../wire/mapping.ts";
-import { readResult } from "../wire/results.ts";
+import { rawResult, readResult } from "../wire/results.ts";
 import { requestSizeBound, writeGet, writePut, writeRaw } from "../wire/requests.ts";
 import { Writer } from "../wire/writer.ts";
-import { Connector, type Link } from "./connector.ts";
-import { LeaseKeeper } from "./leases.ts";
+import type { ChannelElsewhere, ChannelOptions, ExecuteOptions } from "./channel-options.ts";
+import { Connector, type ConnectorEvents, type Link, type LinkSource } from "./connector.ts";
+import { LeaseKeeper, type LeaseBook } from "./leases.ts";
 import {
   asUncertain,
   closedError,
@@ -21,7 +22,6 @@ import {
 } from "./outcomes.ts";
 import { RequestTable, type Completion, type PendingRequest } from "./pending.ts";
 import { IdentitySource } from "./registration.ts";
-import type { Transport } from "./transport.ts";
 import { WatchRegistry, type ChannelWatch, type WatchListener, type WatchSpec } from "./watches.ts";
 
 /** Bounds of a frame; the cell takes 4,096 requests and 4 MiB. */
@@ -36,32 +36,6 @@ const REGISTER_CLIENT = Buffer.from(
   coordination.Operation.encode({ operation: { $case: "registerClient", value: {} } }).finish(),
 );
 
-export interface ChannelOptions {
-  readonly endpoints: readonly string[];
-  /** Default: the cell's "default" namespace. */
-  readonly namespace: string;
-  readonly epoch: number;
-  readonly deadlineMs: number;
-  /**
-   * `client`: every mutation carries a registered id and sequence, so a retry returns the first outcome. `none`: no
-   * ids; a mutation whose answer is lost ends with outcome `unknown`.
-   */
-  readonly identity: "client" | "none";
-  /** Requests that may be outstanding, at most 65,536. */
-  readonly requestsMax: number;
-  /** Their keys, values and operations in bytes. */
-  readonly pendingBytesMax: number;
-  readonly transport: Transport;
-  readonly runtime: Runtime;
-}
-
-export interface ExecuteOptions {
-  readonly mutation: boolean;
-  readonly deadlineMs?: number;
-  /** Never attach an identity. */
-  readonly anonymous?: boolean;
-}
-
 /**
  * One multiplexed stream to the cell, without promises: requests go out in one frame per turn of the event loop and
  * each answer calls its completion. It follows the leader and repeats what a broken stream left open, as far as
@@ -70,17 +44,20 @@ export interface ExecuteOptions {
 export class Channel {
   readonly #options: ChannelOptions;
   readonly #runtime: Runtime;
-  readonly #connector: Connector;
+  readonly #connector: LinkSource;
+  readonly #elsewhere: ChannelElsewhere | undefined;
   readonly #requests: RequestTable;
   readonly #identities: IdentitySource | undefined;
   readonly #retryBackoff: Backoff;
   readonly #writer = new Writer();
   readonly #header: Buffer;
   readonly #handler: FrameHandler;
-  /** Leases that this channel renews. */
-  readonly leases: LeaseKeeper;
+  /** Leases that this channel keeps alive. */
+  readonly leases: LeaseBook;
+  readonly #keeper: LeaseKeeper;
   readonly #watches: WatchRegistry;
   readonly #infoListeners = new Set<(info: CellInfo) => void>();
+  readonly #connectionListeners = new Set<(connected: boolean) => void>();
   #outbox: PendingRequest[] = [];
   #pendingBytes = 0;
   #flushScheduled = false;
@@ -93,7 +70,8 @@ export class Channel {
   #lastConnectError: LockstepError | undefined;
   #closed = false;
 
-  constructor(options: ChannelOptions) {
+  /** @param elsewhere makes what stands in for streams and renewals of this channel's own */
+  constructor(options: ChannelOptions, elsewhere?: (events: ConnectorEvents) => ChannelElsewhere) {
     this.#options = options;
     this.#runtime = options.runtime;
     this.#requests = new RequestTable(options.requestsMax);
@@ -121,7 +99,7 @@ export class Channel {
       },
     };
     this.#watches = new WatchRegistry(host);
-    this.leases = new LeaseKeeper(options.runtime, host);
+    this.#keeper = new LeaseKeeper(options.runtime, host);
     this.#identities =
       options.identity === "none"
         ? undefined
@@ -133,7 +111,7 @@ export class Channel {
             ready: (requests) => this.#requeue(requests),
             refuse: (request, error) => this.#finish(request, error),
           });
-    this.#connector = new Connector(options, {
+    const events: ConnectorEvents = {
       frame: (link, frame) => this.#onFrame(link, frame),
       drained: (link) => {
         if (link === this.#connector.active) this.#unblock();
@@ -142,15 +120,28 @@ export class Channel {
         this.#lastConnectError = undefined;
         this.#blocked = false;
         this.#watches.connected();
-        this.leases.connected();
+        this.#keeper.connected();
         this.#flushSoon();
       },
       lost: (link) => this.#onLost(link),
       unreachable: (error) => {
         this.#lastConnectError = error;
+        for (const listener of this.#connectionListeners) listener(false);
       },
-    });
+      connection: (connected) => {
+        if (connected) this.#lastConnectError = undefined;
+        for (const listener of this.#connectionListeners) listener(connected);
+      },
+    };
+    this.#elsewhere = elsewhere?.(events);
+    this.#connector = this.#elsewhere?.links ?? new Connector(options, events);
+    this.leases = this.#elsewhere?.leases ?? this.#keeper;
     this.#connector.start();
+  }
+
+  /** There is a member to talk to. */
+  get connected(): boolean {
+    return this.#connector.connected;
   }
 
   /** What the connected member said last; undefined: not connected. */
@@ -166,6 +157,15 @@ export class Channel {
   /** Requests that wait for their answers. */
   get outstanding(): number {
     return this.#requests.used;
+  }
+
+  /**
+   * Told when a member is connected, when the last one is lost, and, with false again, when nobody could be reached.
+   * @returns the function that ends it.
+   */
+  onConnection(listener: (connected: boolean) => void): () => void {
+    this.#connectionListeners.add(listener);
+    return () => this.#connectionListeners.delete(listener);
   }
 
   /** @returns the function that ends it. */
@@ -228,6 +228,7 @@ export class Channel {
     request.kind = "raw";
     request.mutation = options.mutation;
     request.anonymous = options.anonymous ?? false;
+    request.raw = options.raw ?? false;
     request.operation = operation;
     return this.#submit(request, operation.length + 96, options.deadlineMs);
   }
@@ -236,6 +237,11 @@ export class Channel {
   cancel(id: number, code: "cancelled" | "deadline-exceeded", message: string): void {
     const request = this.#requests.find(id);
     if (request === undefined || request.state === "abandoned") return;
+    if (this.#elsewhere !== undefined && request.state === "in-flight") {
+      // What became of it is known there.
+      this.#elsewhere.cancel(id, code, message);
+      return;
+    }
     this.#finish(request, new LockstepError(code, outcomeIfGivenUp(request), message));
   }
 
@@ -250,7 +256,8 @@ export class Channel {
     this.#cancelSweep?.();
     this.#cancelSilence?.();
     this.#identities?.close();
-    this.leases.endAll();
+    this.#keeper.endAll();
+    this.#elsewhere?.endLeases();
     this.#watches.endAll(closedError());
     for (const request of this.#requests.active()) {
       if (request.state === "abandoned") continue;
@@ -367,7 +374,7 @@ export class Channel {
 
   #writeControls(): boolean {
     const watches = this.#watches.takeOutbox();
-    const renew = this.leases.takeOutbox();
+    const renew = this.#keeper.takeOutbox();
     if (watches === undefined && renew === undefined) return false;
     const bytes = coordination.ClientFrame.encode({
       namespace: "",
@@ -405,7 +412,7 @@ export class Channel {
     return {
       response: (id, start, end, failure) => this.#onResponse(id, start, end, failure),
       renewAck: (ack) => {
-        if (current()) this.leases.onAck(ack);
+        if (current()) this.#keeper.onAck(ack);
       },
       watchCreated: (created) => {
         if (current()) this.#watches.onCreated(created);
@@ -419,7 +426,7 @@ export class Channel {
       watchEnded: (ended) => {
         if (current()) this.#watches.onEnded(ended);
       },
-      leaseEnded: (ended) => this.leases.onLeaseEnded(ended),
+      leaseEnded: (ended) => this.#keeper.onLeaseEnded(ended),
       info: (wire) => {
         const link = this.#frameLink;
         if (link === undefined) return;
@@ -443,7 +450,7 @@ export class Channel {
     }
     let result: OperationResult;
     try {
-      result = readResult(this.#frame, start, end);
+      result = request.raw ? rawResult(this.#frame, start, end) : readResult(this.#frame, start, end);
     } catch (error) {
       // Only this answer is unreadable: asking again would get the same one, and the stream is in order.
       this.#finish(request, unreadable(error));

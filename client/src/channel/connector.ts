@@ -44,6 +44,23 @@ export interface ConnectorEvents {
   lost(link: Link, reason: Error | undefined): void;
   /** Nobody could be reached in one whole round. */
   unreachable(error: LockstepError): void;
+  /** There is a member to talk to, or there is none any more. */
+  connection(connected: boolean): void;
+}
+
+/** Where a channel's streams come from. */
+export interface LinkSource {
+  /** Requests go here. */
+  readonly active: Link | undefined;
+  /** There is a member to talk to. */
+  readonly connected: boolean;
+  start(): void;
+  close(): void;
+  noteInfo(link: Link, info: CellInfo): void;
+  noteFrame(link: Link): void;
+  noteIdle(link: Link): void;
+  suspect(): void;
+  fail(link: Link, reason: Error): void;
 }
 
 /**
@@ -51,7 +68,7 @@ export interface ConnectorEvents {
  * turn (hedged), with bounded, jittered backoff between rounds; members' hints about the leader are followed by
  * dialling it beside the active stream and moving over once it has greeted, so nothing waits for the move.
  */
-export class Connector {
+export class Connector implements LinkSource {
   readonly #transport: Transport;
   readonly #runtime: Runtime;
   readonly #events: ConnectorEvents;
@@ -83,6 +100,10 @@ export class Connector {
 
   get active(): Link | undefined {
     return this.#active;
+  }
+
+  get connected(): boolean {
+    return this.#active !== undefined;
   }
 
   start(): void {
@@ -160,7 +181,8 @@ export class Connector {
       if (other !== link && !other.ready) this.#drop(other);
     }
     this.#events.activated(link);
-    if (previous !== undefined) this.#drain(previous);
+    if (previous === undefined) this.#events.connection(true);
+    else this.#drain(previous);
     this.#followLeader();
   }
 
@@ -279,6 +301,7 @@ export class Connector {
     if (link === this.#active) {
       this.#active = undefined;
       this.#events.lost(link, reason);
+      this.#events.connection(false);
       this.#cancelRound?.();
       this.#startRound(link.address);
       return;

@@ -33,6 +33,13 @@ export class HeldLease {
   readonly ttlMs: number;
   readonly marginMs: number;
   readonly onEnd: (reason: LeaseEndReason) => void;
+  /** Asked before each renewal. */
+  readonly mayRenew: () => boolean;
+  readonly onRenewed: () => void;
+  /** In a thread of its own, renewals stop when the main loop has not turned for longer than this. Default: one TTL. */
+  readonly stallMsMax: number;
+  /** Where somebody else renews the lease: how long it certainly lasts. */
+  reading: (() => number) | undefined = undefined;
   lastSent: SendTime;
   /** Promised at the last acknowledgement. */
   remainingMs: number;
@@ -42,13 +49,17 @@ export class HeldLease {
 
   constructor(
     runtime: Runtime,
-    fields: Pick<HeldLease, "leaseId" | "ttlMs" | "marginMs" | "onEnd"> & { readonly sent: SendTime },
+    fields: Pick<HeldLease, "leaseId" | "ttlMs" | "marginMs" | "onEnd"> &
+      Partial<Pick<HeldLease, "mayRenew" | "onRenewed" | "stallMsMax">> & { readonly sent: SendTime },
   ) {
     this.#runtime = runtime;
     this.leaseId = fields.leaseId;
     this.ttlMs = fields.ttlMs;
     this.marginMs = fields.marginMs;
     this.onEnd = fields.onEnd;
+    this.mayRenew = fields.mayRenew ?? always;
+    this.onRenewed = fields.onRenewed ?? nothing;
+    this.stallMsMax = fields.stallMsMax ?? fields.ttlMs;
     this.lastSent = fields.sent;
     this.remainingMs = fields.ttlMs;
   }
@@ -59,10 +70,22 @@ export class HeldLease {
    */
   leftMs(): number {
     if (this.over) return 0;
+    if (this.reading !== undefined) return this.reading();
     const monotonic = this.#runtime.now() - this.lastSent.monotonicMs;
     const wall = this.#runtime.wallNow() - this.lastSent.wallMs;
     return Math.max(0, this.remainingMs - this.marginMs - Math.max(monotonic, wall));
   }
+}
+
+const always = (): boolean => true;
+const nothing = (): void => undefined;
+
+/** Who keeps leases alive. */
+export interface LeaseBook {
+  readonly size: number;
+  hold(lease: HeldLease): void;
+  /** Stops renewing without a word to the cell. */
+  drop(lease: HeldLease): void;
 }
 
 interface SentRenewal {
@@ -76,7 +99,7 @@ export interface LeaseHost {
 }
 
 /** Renews all leases of a channel, many in one frame, and tells each its end: the cell's word or the local deadline. */
-export class LeaseKeeper {
+export class LeaseKeeper implements LeaseBook {
   readonly #runtime: Runtime;
   readonly #host: LeaseHost;
   readonly #leases = new Map<string, HeldLease>();
@@ -167,6 +190,7 @@ export class LeaseKeeper {
       lease.lastSent = renewal.sent;
       lease.remainingMs = Math.min(remainingMs, lease.ttlMs);
       lease.renewAt = renewal.sent.monotonicMs + this.#interval(lease);
+      lease.onRenewed();
     });
     this.#arm();
   }
@@ -202,11 +226,15 @@ export class LeaseKeeper {
     if (!this.#host.connected || this.#outbox !== undefined) return;
     const now = this.#runtime.now();
     let due = false;
-    for (const lease of this.#leases.values()) due ||= lease.renewAt <= now;
+    for (const lease of this.#leases.values()) {
+      if (lease.renewAt > now) continue;
+      if (lease.mayRenew()) due = true;
+      else lease.renewAt = now + lease.ttlMs * COALESCE_FRACTION;
+    }
     if (!due) return;
     const leases: HeldLease[] = [];
     for (const lease of this.#leases.values()) {
-      if (lease.renewAt > now + lease.ttlMs * COALESCE_FRACTION) continue;
+      if (lease.renewAt > now + lease.ttlMs * COALESCE_FRACTION || !lease.mayRenew()) continue;
       if (leases.length >= LEASES_PER_FRAME_MAX) break;
       lease.renewAt = now + lease.ttlMs * RETRY_FRACTION;
       leases.push(lease);

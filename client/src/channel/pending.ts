@@ -39,6 +39,8 @@ export class PendingRequest implements RequestHeader, PutFields {
   operation: Uint8Array = EMPTY;
   /** Without an identity even if the channel has one: the registration itself. */
   anonymous = false;
+  /** The answer is wanted as it came. */
+  raw = false;
   lane: ClientLane | undefined = undefined;
   clientId = 0;
   sequence = 0;
@@ -68,6 +70,7 @@ export class PendingRequest implements RequestHeader, PutFields {
     this.returnPrevious = false;
     this.serializable = false;
     this.anonymous = false;
+    this.raw = false;
     this.lane = undefined;
     this.clientId = 0;
     this.sequence = 0;

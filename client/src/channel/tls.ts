@@ -25,12 +25,15 @@ export interface TlsPaths {
   readonly serverName?: string;
 }
 
+/** A function that says where it reads from: whoever runs elsewhere can make its own. */
+export type TlsFileSource = (() => TlsOptions) & { readonly paths: TlsPaths };
+
 /**
  * TLS from files that are read anew before every connection, as those of a mounted Kubernetes Secret: renewed
  * certificates are used from the next connection on, without a restart.
  * @throws Error (also from what it returns) when a file cannot be read
  */
-export function tlsFromFiles(paths: TlsPaths): () => TlsOptions {
+export function tlsFromFiles(paths: TlsPaths): TlsFileSource {
   const { ca, cert, key, serverName } = paths;
   const read = (): TlsOptions => ({
     ...(ca === undefined ? {} : { ca: readFileSync(ca) }),
@@ -40,5 +43,5 @@ export function tlsFromFiles(paths: TlsPaths): () => TlsOptions {
   });
   // A wrong path is a caller's mistake, to be told at once and not by every attempt to connect.
   read();
-  return read;
+  return Object.assign(read, { paths });
 }

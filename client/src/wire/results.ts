@@ -32,6 +32,16 @@ export function readResult(frame: Buffer, start: number, end: number): Operation
   return mapResult(result);
 }
 
+/** The answer as it came, for those alone who asked for it: to everybody else it is no result. */
+export function rawResult(frame: Buffer, start: number, end: number): OperationResult {
+  return { raw: frame.subarray(start, end) } as unknown as OperationResult;
+}
+
+/** What {@link rawResult} wrapped. */
+export function bytesOfRaw(result: OperationResult): Uint8Array {
+  return (result as unknown as { readonly raw: Uint8Array }).raw;
+}
+
 function readPut(reader: Reader, end: number): PutResult {
   let revision = 0;
   let key: Buffer = EMPTY;
