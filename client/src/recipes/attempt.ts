@@ -4,13 +4,19 @@ import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
 import type { CallOptions, Txn, TxnResult } from "../types.ts";
 import type { Wait } from "./acquiring.ts";
+import { isPassing } from "./persist.ts";
 import { onSessionLost } from "./session-end.ts";
 
 /** One try to create a key; the wait itself may be longer. */
 const CREATE_MS_MAX = 10_000;
 const UNDO_MS_MAX = 5_000;
-/** More failures of an undo than this say that it will not work: the end of the session does it then. */
-const UNDO_TRIES_MAX = 20;
+/** More refusals of an undo than this say that it will not work: the end of the session does it then. */
+const UNDO_REFUSALS_MAX = 20;
+/**
+ * A request whose answer was lost may still be on its way, in a member that was stopped or on a stream that is being
+ * torn down, and be executed after it was looked for: so it is looked for again this long after.
+ */
+const LOOK_AGAIN_AFTER_MS: readonly number[] = [1_000, 5_000, 20_000];
 /** Whoever gave up is not kept waiting longer than this while what he began is taken back. */
 const GIVE_UP_MS_MAX = 1_000;
 
@@ -45,7 +51,10 @@ export async function create(client: Client, wait: Wait, creation: Creation): Pr
       return result;
     },
     async (error: unknown) => {
-      if (isUnknown(error)) await insist(client, session, creation.undoUnknown);
+      if (isUnknown(error)) {
+        await insist(client, session, creation.undoUnknown);
+        void lookAgain(client, session, creation.undoUnknown);
+      }
       throw error;
     },
   );
@@ -89,10 +98,11 @@ export async function insist(client: Client, session: Session, undo: Undo): Prom
   });
 }
 
-/** Never rejects. */
+/** Never rejects. An outage is waited for, as long as the session lasts. */
 async function untilUndone(client: Client, session: Session, undo: Undo): Promise<void> {
   const backoff = new Backoff(client.runtime);
-  for (let tries = 0; tries < UNDO_TRIES_MAX; tries++) {
+  let refusals = 0;
+  for (;;) {
     const leftMs = session.remainingMs();
     if (leftMs <= 0) return;
     try {
@@ -100,8 +110,18 @@ async function untilUndone(client: Client, session: Session, undo: Undo): Promis
       return;
     } catch (error) {
       if (error instanceof LockstepError && error.code === "closed") return;
+      if (!isPassing(error)) refusals += 1;
+      if (refusals >= UNDO_REFUSALS_MAX) return;
     }
     await pause(client, session, backoff.nextMs());
+  }
+}
+
+/** Never rejects. */
+async function lookAgain(client: Client, session: Session, undo: Undo): Promise<void> {
+  for (const delayMs of LOOK_AGAIN_AFTER_MS) {
+    await pause(client, session, delayMs);
+    await untilUndone(client, session, undo);
   }
 }
 

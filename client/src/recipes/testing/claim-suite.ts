@@ -136,6 +136,24 @@ export function claimSuite(recipe: ClaimRecipe): void {
     assert.deepEqual(keysIn(member), []);
   });
 
+  test(`${name}: a creation that is executed after it was looked for in vain is found all the same`, async () => {
+    const { member, client, session } = await world({ identity: "none" });
+    let late: (() => void) | undefined;
+    member.judge = (request, { operation }) => {
+      if (late !== undefined || operation?.$case !== "txn") return { kind: "execute" };
+      // It waits in a member that is stopped, while the stream breaks and the client looks for it elsewhere.
+      late = () => member.store.request(request, { operation });
+      queueMicrotask(() => member.breakStreams());
+      return { kind: "swallow" };
+    };
+    await assert.rejects(acquire(client, { session }), { outcome: "unknown" });
+    assert.deepEqual(keysIn(member), []);
+    late?.();
+    assert.equal(keysIn(member).length, keysEach);
+    await eventually("the key is gone", () => keysIn(member).length === 0);
+    session.assertAlive();
+  });
+
   test(`${name}: a claim won when nobody waits any more is given back`, async () => {
     const { member, client, session } = await world();
     const abort = new AbortController();
