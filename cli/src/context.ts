@@ -35,6 +35,8 @@ export class Context {
     const client = await connect({
       endpoints,
       namespace,
+      // Its loop is never busy, and a thread would take longer to start than most commands run.
+      worker: false,
       deadlineMs: callTimeout,
       connectTimeoutMs: callTimeout,
       ...(tls === undefined ? {} : { tls }),

@@ -3,6 +3,7 @@ import { constants, hostname } from "node:os";
 import { LockstepError, type Lock } from "@lockstep/client";
 import type { Context } from "../context.ts";
 import { CliError, describe, EXIT } from "../exit-codes.ts";
+import { Guardian, RUN_VARIABLE } from "../guardian/client.ts";
 
 export interface LockFlags {
   readonly ttl: number;
@@ -14,7 +15,8 @@ export interface LockFlags {
 
 /**
  * Runs COMMAND, without a shell, while holding the lock. The session gives itself up early enough that TERM, the
- * grace period and KILL are over before the cell may hand the lock to somebody else.
+ * grace period and KILL are over before the cell may hand the lock to somebody else. A guardian process sees to it, so
+ * that it happens also when this one is stopped or killed.
  */
 export async function lock(
   context: Context,
@@ -35,6 +37,7 @@ export async function lock(
   // From here a stop waits for its turn: it ends the waiting, or is handed on to COMMAND.
   const stopped = new AbortController();
   let child: ChildProcess | undefined;
+  const starting = Guardian.start(flags.grace);
   const unsubscribe = context.terminal.onStop((signal) => {
     stopped.abort(signal);
     child?.kill(signal);
@@ -47,6 +50,8 @@ export async function lock(
         marginMs: margin(flags),
       });
       try {
+        // Before the lock: nobody should wait for a lock whose owner is still getting ready.
+        const guardian = await starting;
         const held = await client.lock(name, {
           session,
           signal: stopped.signal,
@@ -55,8 +60,8 @@ export async function lock(
         // A stop that came with the lock: nobody handed it on.
         stopped.signal.throwIfAborted();
         return await whileHeld(context, held, {
-          grace: flags.grace,
-          start: () => (child = start(program, args, held)),
+          ...{ grace: flags.grace, guardian },
+          start: () => (child = start([program, ...args], held, guardian.run)),
         });
       } finally {
         await session.close();
@@ -66,6 +71,10 @@ export async function lock(
     throw lockError(error, stopped.signal);
   } finally {
     unsubscribe();
+    await starting.then(
+      (guardian) => guardian.close(),
+      () => undefined,
+    );
   }
 }
 
@@ -74,7 +83,8 @@ function margin(flags: LockFlags): number {
   return flags.grace + Math.max(500, flags.ttl / 10);
 }
 
-function start(program: string, args: readonly string[], lock: Lock): ChildProcess {
+function start(command: readonly [string, ...string[]], lock: Lock, run: string): ChildProcess {
+  const [program, ...args] = command;
   return spawn(program, args, {
     stdio: "inherit",
     env: {
@@ -83,6 +93,7 @@ function start(program: string, args: readonly string[], lock: Lock): ChildProce
       LOCKSTEP_LOCK_NAME: lock.name,
       LOCKSTEP_LOCK_KEY: lock.key,
       LOCKSTEP_LEASE_ID: lock.session.leaseId,
+      [RUN_VARIABLE]: run,
     },
   });
 }
@@ -90,13 +101,19 @@ function start(program: string, args: readonly string[], lock: Lock): ChildProce
 async function whileHeld(
   context: Context,
   lock: Lock,
-  run: { readonly grace: number; readonly start: () => ChildProcess },
+  run: { readonly grace: number; readonly guardian: Guardian; readonly start: () => ChildProcess },
 ): Promise<number> {
+  const { guardian } = run;
+  guardian.watch(lock.session);
   lock.assertHeld();
   const child = run.start();
+  if (child.pid !== undefined) guardian.started(child.pid);
   let killTimer: NodeJS.Timeout | undefined;
   const onLost = (): void => {
     context.terminal.err(`lockstep: the lock "${lock.name}" is lost or about to be: stopping the command\n`);
+    guardian.stop();
+    if (guardian.isThere) return;
+    // Somebody has ended the guardian: what can be done from here.
     child.kill("SIGTERM");
     killTimer = setTimeout(() => child.kill("SIGKILL"), run.grace);
   };
@@ -140,6 +157,9 @@ function lockError(error: unknown, stopped: AbortSignal): CliError {
   }
   if (error instanceof LockstepError && error.code === "lock-timeout") {
     return new CliError(EXIT.lockTimeout, error.message);
+  }
+  if (error instanceof LockstepError && error.code === "not-held") {
+    return new CliError(EXIT.lockLost, `${error.message}: it was lost before the command ran`);
   }
   const described = describe(error);
   return new CliError(EXIT.lockFailed, described.message, described.hint);

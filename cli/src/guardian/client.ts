@@ -1,0 +1,95 @@
+/** The command line's side of its guardian. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import type { Session } from "@lockstep/client";
+import type { Clocks, GuardianMessage } from "./guard.ts";
+
+/** COMMAND's environment has the run's mark under this name. */
+export const RUN_VARIABLE = "LOCKSTEP_LOCK_RUN";
+/** The deadline is told this often for each TTL, and at least every half second. */
+const TOLD_PER_TTL = 10;
+const TOLD_MS_MAX = 500;
+
+/** Stops COMMAND in time, also when this process is stopped or killed. */
+export class Guardian {
+  /** What COMMAND's environment must have under {@link RUN_VARIABLE}. */
+  readonly run: string;
+  readonly #process: ChildProcess;
+  #tell: NodeJS.Timeout | undefined;
+  #isGone = false;
+
+  private constructor(child: ChildProcess, run: string) {
+    this.#process = child;
+    this.run = run;
+    const gone = (): void => {
+      this.#isGone = true;
+      clearInterval(this.#tell);
+    };
+    child.once("exit", gone);
+    child.once("error", gone);
+    child.stdin?.on("error", gone);
+  }
+
+  /** Resolves when it watches. */
+  static async start(graceMs: number): Promise<Guardian> {
+    const run = randomUUID();
+    const file = new URL(`main.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
+    const child = spawn(process.execPath, [file.pathname, String(graceMs), `${RUN_VARIABLE}=${run}`], {
+      // A session of its own: what a terminal sends to the job does not reach it.
+      detached: true,
+      stdio: ["pipe", "pipe", "ignore"],
+      env: {},
+    });
+    const guardian = new Guardian(child, run);
+    const ended = once(child, "exit").then(() => {
+      throw new Error("the guardian process ended at once");
+    });
+    await Promise.race([once(child.stdout, "data"), ended]);
+    ended.catch(() => undefined);
+    return guardian;
+  }
+
+  /** Whether it still watches. */
+  get isThere(): boolean {
+    return !this.#isGone;
+  }
+
+  /** From now on it knows how long the session lasts; keep calling is not needed. */
+  watch(session: Session): void {
+    const tell = (): void => {
+      const leftMs = session.remainingMs();
+      if (leftMs <= 0) return;
+      const { monotonicMs, wallMs } = now();
+      this.#send({ kind: "deadline", monotonicMs: monotonicMs + leftMs, wallMs: wallMs + leftMs });
+    };
+    tell();
+    this.#tell = setInterval(tell, Math.min(TOLD_MS_MAX, session.ttlMs / TOLD_PER_TTL));
+  }
+
+  started(pid: number): void {
+    this.#send({ kind: "started", pid });
+  }
+
+  /** TERM now, KILL after the grace period. */
+  stop(): void {
+    clearInterval(this.#tell);
+    this.#send({ kind: "stop" });
+  }
+
+  /** COMMAND has ended, or never ran. */
+  close(): void {
+    clearInterval(this.#tell);
+    this.#send({ kind: "ended" });
+    this.#process.unref();
+  }
+
+  #send(message: GuardianMessage): void {
+    if (!this.#isGone) this.#process.stdin?.write(`${JSON.stringify(message)}\n`);
+  }
+}
+
+function now(): Clocks {
+  const [seconds, nanoseconds] = process.hrtime();
+  return { monotonicMs: seconds * 1000 + nanoseconds / 1_000_000, wallMs: Date.now() };
+}
