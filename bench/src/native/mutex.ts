@@ -20,12 +20,15 @@ const WRONG_ANSWER = "an answer of another kind than asked for";
 const LOST = "a place in a lock's queue was lost";
 const OUT_OF_ORDER = "a lock was acquired out of queue order";
 
-/** Of the places in a queue from `from` up to `to`, the last two: one's own and that of whoever is before. */
-function lastTwo(from: Buffer, to: Buffer): coordination.RangeOperation {
+/** Places before one's own that are followed, as the client's fair lock does. */
+const FOLLOWED_MAX = 3;
+
+/** Of the places in a queue from `from` up to `to`, the last: one's own, those followed, and one to tell of more. */
+function lastPlaces(from: Buffer, to: Buffer): coordination.RangeOperation {
   return {
     range: { key: from, rangeEnd: to },
     revision: 0,
-    limit: 2,
+    limit: FOLLOWED_MAX + 2,
     keysOnly: true,
     countOnly: false,
     reverse: true,
@@ -40,14 +43,15 @@ function claimOperation(prefix: Buffer, leaseId: string): Uint8Array {
   end[end.length - 1] = (end.at(-1) ?? 0) + 1;
   const success: coordination.TxnStep[] = [
     { step: { $case: "put", value: put } },
-    { step: { $case: "range", value: lastTwo(prefix, end) } },
+    { step: { $case: "range", value: lastPlaces(prefix, end) } },
   ];
   return encode({ $case: "txn", value: { compares: [], success, failure: [] } });
 }
 
 /**
- * One client of a fair lock: a key for each place in the queue, in the order of creation; whoever is not first watches
- * the place before its own and nothing else. An operation is the pair of acquiring and releasing.
+ * One client of a fair lock, by the recipe of the client library: a key for each place in the queue, in the order of
+ * creation; whoever is not first watches the three places before its own, with one watch, and knows without asking when
+ * those were all. An operation is the pair of acquiring and releasing.
  */
 class Contender {
   readonly #channel: Channel;
@@ -79,20 +83,33 @@ class Contender {
   }
 
   #look(queue: RangeResult, revision: number): void {
-    const [own, before] = queue.kvs;
-    if (own?.key.equals(this.#key) !== true) this.#slot.done(LOST);
-    else if (before === undefined) this.#acquired(own.createRevision);
-    else this.#untilGone(before.key, revision);
+    const [own, ...before] = queue.kvs;
+    if (own?.key.equals(this.#key) !== true) return this.#slot.done(LOST);
+    if (before.length === 0) return this.#acquired(own.createRevision);
+    const followed = before.slice(0, FOLLOWED_MAX).map(({ key }) => key);
+    this.#untilGone(followed, { all: before.length <= FOLLOWED_MAX, revision, token: own.createRevision });
   }
 
-  #untilGone(key: Buffer, revision: number): void {
+  /** @param followed the nearest first; `all`: there are no others before */
+  #untilGone(
+    followed: readonly Buffer[],
+    { all, revision, token }: { readonly all: boolean; readonly revision: number; readonly token: number },
+  ): void {
+    const furthest = followed.at(-1) ?? this.#key;
+    let left = followed.length;
     const watch = this.#channel.watch(
-      { range: { key }, startRevision: revision + 1, returnPrevious: false, omit: "put" },
+      {
+        range: { key: furthest, rangeEnd: this.#key },
+        ...{ startRevision: revision + 1, returnPrevious: false, omit: "put" },
+      },
       {
         created: () => undefined,
         events: (batch) => {
+          left -= batch.events.length;
+          if (all && left > 0) return true;
           watch.cancel();
-          this.#lookAgain(batch.revision);
+          if (all) this.#acquired(token);
+          else this.#lookAgain(batch.revision);
           return true;
         },
         progress: () => undefined,
@@ -102,13 +119,13 @@ class Contender {
   }
 
   /**
-   * Whoever was before may have given up without having had the lock: others can still be there. Nobody comes in before
-   * this place any more, so what any member says of that revision or a later one decides it.
+   * There were more before than are followed. Nobody comes in before this place any more, so what any member says of
+   * that revision or a later one decides it.
    */
   #lookAgain(minRevision: number): void {
     const end = Buffer.concat([this.#key, Buffer.of(0)]);
     const consistency = coordination.Consistency.SERIALIZABLE;
-    const value = { ...lastTwo(this.#prefix, end), consistency, minRevision };
+    const value = { ...lastPlaces(this.#prefix, end), consistency, minRevision };
     const range = encode({ $case: "range", value });
     this.#execute(range, false, (result) => {
       if (result.kind === "range") this.#look(result, result.revision);
