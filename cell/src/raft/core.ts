@@ -56,6 +56,8 @@ export class Core {
   termStartIndex: LogIndex = 0 as LogIndex;
   /** Data bytes proposed in this term and not yet applied (R26). */
   uncommittedBytes = 0;
+  /** The largest commit index that a leader has told. */
+  leaderCommit: LogIndex = 0 as LogIndex;
   /** The leader was removed; it goes once a quorum knows that this index is committed. 0: it was not. */
   retirementIndex: LogIndex = 0 as LogIndex;
   readonly rounds: ReadRounds = new ReadRounds();

@@ -29,6 +29,7 @@ export function heardLeader(core: Core, leader: MemberId): void {
 export function handleAppend(core: Core, message: AppendMessage): void {
   const { log } = core;
   const { prevIndex, prevTerm, entries, commit } = message;
+  if (commit > core.leaderCommit) core.leaderCommit = commit;
   if (prevIndex < log.commit) {
     // Older than what is known to be committed, which every leader's log holds: say so, and look no further.
     acknowledge(core, message.from, log.commit);
@@ -55,6 +56,7 @@ export function handleAppend(core: Core, message: AppendMessage): void {
 
 export function handleHeartbeat(core: Core, message: HeartbeatMessage): void {
   core.log.commitTo(message.commit);
+  if (message.commit > core.leaderCommit) core.leaderCommit = message.commit;
   core.send({
     kind: "heartbeat-response",
     from: core.id,

@@ -61,6 +61,10 @@ export class Node implements RaftNode {
     return this.#core.log.commit;
   }
 
+  get leaderCommit(): LogIndex {
+    return this.#core.leaderCommit;
+  }
+
   get lastIndex(): LogIndex {
     return this.#core.log.lastIndex;
   }

@@ -321,6 +321,8 @@ export interface RaftNode {
   /** {@link NO_MEMBER}: none known. */
   readonly leader: MemberId;
   readonly commit: LogIndex;
+  /** The largest commit index that a leader has told since this member started. */
+  readonly leaderCommit: LogIndex;
   readonly lastIndex: LogIndex;
   /** Durable here up to this index. */
   readonly stableIndex: LogIndex;

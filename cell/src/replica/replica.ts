@@ -30,6 +30,7 @@ import { LogKeeper } from "./log-keeper.ts";
 import { Newcomers, peerAddressOf } from "./newcomers.ts";
 import { Proposals, type Waiter } from "./proposals.ts";
 import { ReadRounds, type PendingRead } from "./reads.ts";
+import { Removal } from "./removal.ts";
 import type { Snapshots } from "./snapshots.ts";
 import type { SpaceWatch } from "./space.ts";
 import { StallWatch } from "./stall-watch.ts";
@@ -102,6 +103,7 @@ export class Replica {
   readonly #lane: AppendLane;
   readonly #stalls: StallWatch;
   readonly #applyQueue: ApplyQueue;
+  readonly #removal: Removal;
   readonly #listeners = new Set<ReplicaListener>();
   readonly #changeWaiters = new Map<LogIndex, ChangeDecided>();
   readonly #tickTimes = new Float64Array(TICKS_REMEMBERED).fill(Number.NEGATIVE_INFINITY);
@@ -169,6 +171,7 @@ export class Replica {
       oldestAppend: () => this.#lane.oldest,
       electionTimeoutTicks: parts.timing.electionTimeoutTicks,
     });
+    this.#removal = new Removal(raft, () => this.#listeners.forEach((listener) => listener.removed?.()));
     this.#applyQueue = new ApplyQueue({
       state,
       step: (index, change) => {
@@ -440,7 +443,7 @@ export class Replica {
       });
       this.#updatePeers();
       for (const listener of this.#listeners) listener.configurationChanged?.();
-      if (!isMember(state.membership.configuration, self)) this.#announceRemoval();
+      if (!isMember(state.membership.configuration, self)) this.#removal.applied(entry.index);
     } else {
       environment.log.warn("membership change refused", { reason: outcome.reason, detail: outcome.detail });
     }
@@ -452,10 +455,6 @@ export class Replica {
     if (decided === undefined) return;
     this.#changeWaiters.delete(index);
     decided(term, outcome);
-  }
-
-  #announceRemoval(): void {
-    for (const listener of this.#listeners) listener.removed?.();
   }
 
   #sliceApplied(last: Entry): void {
@@ -558,6 +557,7 @@ export class Replica {
     // An answer to a follower's read-index question may be lost: ask again.
     if (!this.isLeader) this.reads.askAgain();
     this.logKeeper.tick();
+    this.#removal.look();
     this.parts.space.measure().catch((error: unknown) => this.#fatal(toError(error)));
     const digest = this.divergence.newest;
     const notice: PeerNotice = {
