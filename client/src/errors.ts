@@ -22,6 +22,12 @@ export type ClientErrorCode =
   | "not-held"
   /** The lock was not free within `waitMs`. */
   | "lock-timeout"
+  /** Holders do not agree about the number of permits or participants. */
+  | "limit-mismatch"
+  /** The id of an endpoint is taken by somebody else. */
+  | "already-registered"
+  /** A condition of a transaction did not hold; the error says which. */
+  | "condition-failed"
   /** The member sent something that this library cannot read. */
   | "protocol-error";
 

@@ -43,6 +43,8 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
   #over = false;
   #held = false;
   #revision = 0;
+  /** A signal that outlives the watch must not keep it. */
+  #unsubscribe: () => void = () => undefined;
 
   constructor(channel: Channel, range: WireRange, options: WatchOptions) {
     this.#bufferEvents = options.bufferEvents ?? DEFAULT_BUFFER_EVENTS;
@@ -76,8 +78,13 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
       },
       listener,
     );
-    if (signal?.aborted === true) this.cancel();
-    else signal?.addEventListener("abort", () => this.cancel(), { once: true });
+    if (signal?.aborted === true) {
+      this.cancel();
+    } else if (signal !== undefined) {
+      const onAbort = (): void => this.cancel();
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#unsubscribe = () => signal.removeEventListener("abort", onAbort);
+    }
   }
 
   /** Everything up to and including this revision was handed to the consumer; resume from it + 1. */
@@ -89,6 +96,7 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
   cancel(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#unsubscribe();
     this.#rejectCreated(new LockstepError("cancelled", "not-applied", "the watch was cancelled"));
     this.#watch.cancel();
     this.#queue.length = 0;
@@ -153,6 +161,7 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
 
   #onEnded(error: LockstepError): void {
     if (this.#over) return;
+    this.#unsubscribe();
     // A stream never ends silently, not even by the client's own close: only cancel() finishes it without an error.
     this.#error = error;
     if (this.#waiter !== undefined) this.#rejectWaiter?.(error);
