@@ -4,7 +4,8 @@ import * as cluster from "./commands/cluster.ts";
 import { runCellProgram } from "./commands/cell-program.ts";
 import * as kv from "./commands/kv.ts";
 import * as lease from "./commands/lease.ts";
-import { lock, type LockFlags } from "./commands/lock.ts";
+import { inspect } from "./commands/inspect.ts";
+import * as owner from "./commands/lock.ts";
 import * as format from "./commands/format.ts";
 import * as member from "./commands/member.ts";
 import * as namespace from "./commands/namespace.ts";
@@ -25,7 +26,7 @@ Exit codes:
   5    the answer was lost: the change may or may not have been applied
   6    txn: a compare did not hold, the failure branch ran
   7    the revision asked for was compacted
-  lock: COMMAND's own exit code, or 123 the lock was lost and COMMAND stopped, 124 not free within --wait,
+  lock, semaphore, elect, register: COMMAND's own exit code, or 123 the lock was lost and COMMAND stopped, 124 not free within --wait,
         125 the lock could not be asked for, 126 COMMAND cannot be run, 127 COMMAND not found, 128+N ended by signal N
   serve, verify and dump: those of the member's program (docs/cli.md)
 
@@ -57,7 +58,7 @@ export function buildProgram(terminal: Terminal, onExitCode: (code: number) => v
   const registrar = { program, run };
   addKeyCommands(registrar);
   addLeaseCommands(registrar);
-  addLockCommand(registrar);
+  addOwnerCommands(registrar);
   addMemberCommands(registrar);
   addNamespaceCommands(registrar);
   addCellCommands(registrar);
@@ -195,28 +196,52 @@ function addLeaseCommands({ program, run }: Registrar): void {
     .action(run<[unknown]>((context) => lease.list(context)));
 }
 
-function addLockCommand({ program, run }: Registrar): void {
+const COMMAND_FINDS =
+  "COMMAND runs without a shell and finds its fencing token in LOCKSTEP_FENCING_TOKEN: it should hand it to whatever it\nchanges. When what it holds is lost or about to be, COMMAND gets TERM, and KILL after --grace.";
+
+function addOwnerCommands({ program, run }: Registrar): void {
+  const owning = (name: string, summary: string, description: string): Command =>
+    program
+      .command(name)
+      .summary(summary)
+      .description(`${description}\n${COMMAND_FINDS}`)
+      .argument("<name>")
+      .argument("<command...>", "after --")
+      .option("--ttl <duration>", "it is free this long after the last sign of life", parseDuration, 15_000)
+      .option("--grace <duration>", "between TERM and KILL", parseDuration, 3_000);
+  const waiting = (command: Command): Command =>
+    command.option(
+      "--wait <duration>",
+      "give up when it is not free by then; default: wait for ever",
+      parseDuration,
+    );
+  waiting(owning("lock", "run a command while holding a lock", "Runs COMMAND while holding the lock NAME."))
+    .option("--fair", "in the order of asking; a lock of its own beside the one without --fair")
+    .action(run<[string, string[], owner.LockFlags]>(owner.lock));
+  waiting(
+    owning("semaphore", "run a command while few others do", "Runs COMMAND while holding a permit of NAME."),
+  )
+    .option("--permits <n>", "how many may run at once; all who use NAME must say the same", parseCount)
+    .action(run<[string, string[], owner.SemaphoreFlags]>(owner.semaphore));
+  waiting(owning("elect", "run a command while leading", "Runs COMMAND while leading the election NAME."))
+    .option("--value <text>", "what observers see of the leader, an address say")
+    .action(run<[string, string[], owner.ElectFlags]>(owner.elect));
+  owning(
+    "register",
+    "run a command and register it as an endpoint",
+    "Runs COMMAND and keeps it registered as an endpoint of the service NAME meanwhile.",
+  )
+    .requiredOption("--value <value>", "what callers need to know: an address, or JSON")
+    .option("--id <id>", "names it among the endpoints; default: a random one")
+    .action(run<[string, string[], owner.RegisterFlags]>(owner.register));
   program
-    .command("lock")
-    .summary("run a command while holding a lock")
+    .command("inspect")
+    .summary("who holds a lock, and who waits")
     .description(
-      "Runs COMMAND, without a shell, while holding the lock NAME. COMMAND finds its fencing token in\nLOCKSTEP_FENCING_TOKEN and should hand it to whatever it changes. When the lock is lost or about to be,\nCOMMAND gets TERM, and KILL after --grace.",
+      "Tells who holds the lock, semaphore or election NAME, its token, since when, and who waits.",
     )
     .argument("<name>")
-    .argument("<command...>", "after --")
-    .option(
-      "--ttl <duration>",
-      "the lock is free this long after the last sign of life",
-      parseDuration,
-      15_000,
-    )
-    .option(
-      "--wait <duration>",
-      "give up when the lock is not free by then; default: wait for ever",
-      parseDuration,
-    )
-    .option("--grace <duration>", "between TERM and KILL", parseDuration, 3_000)
-    .action(run<[string, string[], LockFlags]>(lock));
+    .action(run<[string, unknown]>((context, name) => inspect(context, name)));
 }
 
 function addMemberCommands({ program, run }: Registrar): void {

@@ -328,6 +328,53 @@ test("a leader that falls silent is left for the one that the others name", asyn
   assert.equal(client.info?.memberId, 2);
 });
 
+for (const renewals of ["unanswered", "refused"] as const) {
+  test(`a client that only renews leaves a leader that was cut off: renewals ${renewals}`, async () => {
+    const store = new FakeStore();
+    let leader: FakeMember | undefined;
+    let term = 1;
+    const options = { store, leader: () => leader?.asLeader(), term: () => term };
+    const old = await startMember({ ...options, memberId: 1 });
+    const next = await startMember({ ...options, memberId: 2 });
+    leader = old;
+    const client = await connectTo([old, next]);
+    await eventually("the leader is connected", () => client.info?.memberId === 1);
+    const session = await client.session({ ttlMs: 4_000, marginMs: 400 });
+    // The client still reaches it, the others do not, and lead a later term.
+    old.announces = false;
+    if (renewals === "unanswered") old.acknowledgesRenewals = false;
+    else old.refusesRenewals = "no-leader";
+    leader = next;
+    term = 2;
+    await eventually("the new leader is found", () => client.info?.memberId === 2);
+    await eventually("it renews there", () => next.frames.some((frame) => frame.renew !== undefined));
+    session.assertAlive();
+    await session.close();
+  });
+}
+
+test("another cell at the same addresses: sessions end, watches begin anew, and what was asked is unknown", async () => {
+  const first = await startMember({ cellId: "one" });
+  const client = await connectTo([first]);
+  const session = await client.session({ ttlMs: 60_000 });
+  const watch = client.watch("a", { startRevision: 1_000 });
+  await watch.created;
+  const pending = failureOf(watch[Symbol.asyncIterator]().next());
+  first.judge = (request) => ({ kind: request.clientId === 0 ? "execute" : "swallow" });
+  const put = failureOf(client.put("b", "1"));
+  await eventually("the put is on its way", () => mutations(first).length === 1);
+  first.become("two");
+  first.judge = () => ({ kind: "execute" });
+  first.breakStreams();
+  assert.equal((await pending).code, "compacted");
+  const lost = await put;
+  assert.deepEqual([lost.code, lost.outcome], ["connection-lost", "unknown"]);
+  await eventually("the session has ended", () => session.lost.aborted);
+  const before = new Set(mutations(first).map(({ clientId }) => clientId));
+  await client.put("b", "2");
+  assert.ok(!before.has(mutations(first).at(-1)?.clientId ?? 0), "under an id of the new cell");
+});
+
 test("a closed client rejects what is outstanding and what comes after", async () => {
   const member = await startMember();
   const client = await connectTo([member]);

@@ -1,166 +1,100 @@
-import { spawn, type ChildProcess } from "node:child_process";
-import { constants, hostname } from "node:os";
-import { LockstepError, type Lock } from "@lockstep/client";
+import { Permit } from "@lockstep/client";
 import type { Context } from "../context.ts";
-import { CliError, describe, EXIT } from "../exit-codes.ts";
-import { Guardian, RUN_VARIABLE } from "../guardian/client.ts";
+import { CliError, EXIT } from "../exit-codes.ts";
+import { runAsOwner, type OwnerFlags } from "./owner.ts";
 
-export interface LockFlags {
-  readonly ttl: number;
-  /** Milliseconds; absent: for ever. */
-  readonly wait?: number;
-  /** Milliseconds between TERM and KILL. */
-  readonly grace: number;
+export interface LockFlags extends OwnerFlags {
+  /** In the order of asking. */
+  readonly fair?: boolean;
 }
 
-/**
- * Runs COMMAND, without a shell, while holding the lock. The session gives itself up early enough that TERM, the
- * grace period and KILL are over before the cell may hand the lock to somebody else. A guardian process sees to it, so
- * that it happens also when this one is stopped or killed.
- */
-export async function lock(
+/** Runs COMMAND while holding a lock. */
+export function lock(
   context: Context,
   name: string,
   command: readonly string[],
   flags: LockFlags,
 ): Promise<number> {
-  const [program, ...args] = command;
-  if (program === undefined) {
-    throw new CliError(EXIT.usage, "say what to run: lockstep lock NAME -- COMMAND [ARGUMENT...]");
-  }
-  if (flags.grace >= flags.ttl / 2) {
+  return runAsOwner(context, command, flags, {
+    ...{ verb: "lock", name, what: `the lock "${name}"` },
+    acquire: (client, options) =>
+      flags.fair === true ? client.fairLock(name).acquire(options) : client.lock(name, options),
+  });
+}
+
+export interface SemaphoreFlags extends OwnerFlags {
+  readonly permits?: number;
+}
+
+/** Runs COMMAND while holding one of so many permits. */
+export function semaphore(
+  context: Context,
+  name: string,
+  command: readonly string[],
+  flags: SemaphoreFlags,
+): Promise<number> {
+  const { permits } = flags;
+  if (permits === undefined) {
     throw new CliError(
       EXIT.usage,
-      "--grace must be less than half of --ttl: COMMAND has to be gone before the lock is anybody else's",
+      "--permits is missing: how many may run at once (the same for all who use it)",
     );
   }
-  // From here a stop waits for its turn: it ends the waiting, or is handed on to COMMAND.
-  const stopped = new AbortController();
-  let child: ChildProcess | undefined;
-  const starting = Guardian.start(flags.grace);
-  const unsubscribe = context.terminal.onStop((signal) => {
-    stopped.abort(signal);
-    child?.kill(signal);
-  });
-  try {
-    return await context.withClient(async (client) => {
-      const session = await client.session({
-        ttlMs: flags.ttl,
-        owner: `${hostname()} ${String(process.pid)} ${program}`,
-        marginMs: margin(flags),
-      });
-      try {
-        // Before the lock: nobody should wait for a lock whose owner is still getting ready.
-        const guardian = await starting;
-        const held = await client.lock(name, {
-          session,
-          signal: stopped.signal,
-          ...(flags.wait === undefined ? {} : { waitMs: flags.wait }),
-        });
-        // A stop that came with the lock: nobody handed it on.
-        stopped.signal.throwIfAborted();
-        return await whileHeld(context, held, {
-          ...{ grace: flags.grace, guardian },
-          start: () => (child = start([program, ...args], held, guardian.run)),
-        });
-      } finally {
-        await session.close();
-      }
-    });
-  } catch (error) {
-    throw lockError(error, stopped.signal);
-  } finally {
-    unsubscribe();
-    await starting.then(
-      (guardian) => guardian.close(),
-      () => undefined,
-    );
-  }
-}
-
-/** TERM goes out this long before the cell may end the session: the grace period, and a tenth of the TTL beside. */
-function margin(flags: LockFlags): number {
-  return flags.grace + Math.max(500, flags.ttl / 10);
-}
-
-function start(command: readonly [string, ...string[]], lock: Lock, run: string): ChildProcess {
-  const [program, ...args] = command;
-  return spawn(program, args, {
-    stdio: "inherit",
-    env: {
-      ...process.env,
-      LOCKSTEP_FENCING_TOKEN: lock.tokenString,
-      LOCKSTEP_LOCK_NAME: lock.name,
-      LOCKSTEP_LOCK_KEY: lock.key,
-      LOCKSTEP_LEASE_ID: lock.session.leaseId,
-      [RUN_VARIABLE]: run,
-    },
+  return runAsOwner(context, command, flags, {
+    ...{ verb: "semaphore", name, what: `a permit of the semaphore "${name}"` },
+    acquire: (client, options) => client.semaphore(name, { permits }).acquire(options),
+    environment: (claim) => (claim instanceof Permit ? { LOCKSTEP_PERMIT_SLOT: String(claim.slot) } : {}),
   });
 }
 
-async function whileHeld(
+export interface ElectFlags extends OwnerFlags {
+  /** What observers see of the leader. */
+  readonly value?: string;
+}
+
+/** Runs COMMAND while leading. */
+export function elect(
   context: Context,
-  lock: Lock,
-  run: { readonly grace: number; readonly guardian: Guardian; readonly start: () => ChildProcess },
+  name: string,
+  command: readonly string[],
+  flags: ElectFlags,
 ): Promise<number> {
-  const { guardian } = run;
-  guardian.watch(lock.session);
-  lock.assertHeld();
-  const child = run.start();
-  if (child.pid !== undefined) guardian.started(child.pid);
-  let killTimer: NodeJS.Timeout | undefined;
-  const onLost = (): void => {
-    context.terminal.err(`lockstep: the lock "${lock.name}" is lost or about to be: stopping the command\n`);
-    guardian.stop();
-    if (guardian.isThere) return;
-    // Somebody has ended the guardian: what can be done from here.
-    child.kill("SIGTERM");
-    killTimer = setTimeout(() => child.kill("SIGKILL"), run.grace);
-  };
-  lock.held.addEventListener("abort", onLost, { once: true });
-  if (lock.held.aborted) onLost();
-  try {
-    const code = await exitCode(child);
-    return lock.held.aborted ? EXIT.lockLost : code;
-  } finally {
-    clearTimeout(killTimer);
-    lock.held.removeEventListener("abort", onLost);
-    await lock[Symbol.asyncDispose]();
-  }
-}
-
-function exitCode(child: ChildProcess): Promise<number> {
-  return new Promise((resolve, reject) => {
-    child.once("error", (error: NodeJS.ErrnoException) => {
-      const missing = error.code === "ENOENT";
-      reject(
-        new CliError(
-          missing ? EXIT.commandNotFound : EXIT.cannotExecute,
-          missing
-            ? `the command was not found: ${error.message}`
-            : `the command cannot be run: ${error.message}`,
-        ),
-      );
-    });
-    child.once("exit", (code, signal) => {
-      resolve(signal === null ? (code ?? 0) : EXIT.signalled + constants.signals[signal]);
-    });
+  return runAsOwner(context, command, flags, {
+    ...{ verb: "elect", name, what: `the election "${name}"` },
+    acquire: (client, options) =>
+      client
+        .election(name)
+        .campaign({ ...options, ...(flags.value !== undefined && { value: flags.value }) }),
   });
 }
 
-/** A failure of `lock` itself must not look like one of COMMAND. */
-function lockError(error: unknown, stopped: AbortSignal): CliError {
-  if (error instanceof CliError) return error;
-  if (stopped.aborted) {
-    const signal = stopped.reason as NodeJS.Signals;
-    return new CliError(EXIT.signalled + constants.signals[signal], "stopped while waiting for the lock");
+export interface RegisterFlags extends OwnerFlags {
+  readonly id?: string;
+  readonly value: string;
+}
+
+/** Runs COMMAND and keeps an endpoint of a service registered meanwhile. */
+export function register(
+  context: Context,
+  name: string,
+  command: readonly string[],
+  flags: RegisterFlags,
+): Promise<number> {
+  const value = parseValue(flags.value);
+  return runAsOwner(context, command, flags, {
+    ...{ verb: "register", name, what: `the endpoint of "${name}"` },
+    acquire: (client, { session, signal }) =>
+      client
+        .service(name)
+        .register({ session, signal, value, ...(flags.id !== undefined && { id: flags.id }) }),
+  });
+}
+
+/** JSON if it is, else the text itself: an address need not be quoted. */
+function parseValue(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
   }
-  if (error instanceof LockstepError && error.code === "lock-timeout") {
-    return new CliError(EXIT.lockTimeout, error.message);
-  }
-  if (error instanceof LockstepError && error.code === "not-held") {
-    return new CliError(EXIT.lockLost, `${error.message}: it was lost before the command ran`);
-  }
-  const described = describe(error);
-  return new CliError(EXIT.lockFailed, described.message, described.hint);
 }

@@ -16,21 +16,21 @@ import {
   asUncertain,
   closedError,
   isIdentified,
+  otherCell,
+  otherHistory,
   outcomeIfGivenUp,
   overloaded,
   unreadable,
 } from "./outcomes.ts";
 import { RequestTable, type Completion, type PendingRequest } from "./pending.ts";
 import { IdentitySource } from "./registration.ts";
+import { SilenceWatch } from "./silence.ts";
+import { Sweep } from "./sweep.ts";
 import { WatchRegistry, type ChannelWatch, type WatchListener, type WatchSpec } from "./watches.ts";
 
 /** Bounds of a frame; the cell takes 4,096 requests and 4 MiB. */
 const FRAME_REQUESTS_MAX = 4_096;
 const FRAME_BYTES_SOFT_MAX = 1024 * 1024;
-/** Requests on the wire without a sign of life for this long make the member suspect. */
-const SILENCE_MS = 1_000;
-/** Deadlines are looked at no more often than this. */
-const SWEEP_MS_MIN = 10;
 
 const REGISTER_CLIENT = Buffer.from(
   coordination.Operation.encode({ operation: { $case: "registerClient", value: {} } }).finish(),
@@ -55,6 +55,10 @@ export class Channel {
   /** Leases that this channel keeps alive. */
   readonly leases: LeaseBook;
   readonly #keeper: LeaseKeeper;
+  readonly #silence: SilenceWatch;
+  readonly #sweep: Sweep;
+  /** Of the member that greeted last. */
+  #cellId = "";
   readonly #watches: WatchRegistry;
   readonly #infoListeners = new Set<(info: CellInfo) => void>();
   readonly #connectionListeners = new Set<(connected: boolean) => void>();
@@ -64,9 +68,6 @@ export class Channel {
   #blocked = false;
   #frame: Buffer = Buffer.alloc(0);
   #frameLink: Link | undefined;
-  #nextSweepAt = Infinity;
-  #cancelSweep: (() => void) | undefined;
-  #cancelSilence: (() => void) | undefined;
   #lastConnectError: LockstepError | undefined;
   #closed = false;
 
@@ -93,13 +94,14 @@ export class Channel {
       later: (callback: () => void, retryAfterMs: number) => {
         options.runtime.schedule(callback, this.#retryBackoff.nextMs(retryAfterMs));
       },
+      suspect: () => this.#connector.suspect(),
+      indebted: () => this.#indebted(),
       isConnected: () => this.#connector.active !== undefined,
-      get connected(): boolean {
-        return this.isConnected();
-      },
     };
     this.#watches = new WatchRegistry(host);
     this.#keeper = new LeaseKeeper(options.runtime, host);
+    this.#silence = new SilenceWatch(options.runtime, host);
+    this.#sweep = new Sweep(options.runtime, (now) => this.#expire(now));
     this.#identities =
       options.identity === "none"
         ? undefined
@@ -253,8 +255,8 @@ export class Channel {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#cancelSweep?.();
-    this.#cancelSilence?.();
+    this.#sweep.close();
+    this.#silence.close();
     this.#identities?.close();
     this.#keeper.endAll();
     this.#elsewhere?.endLeases();
@@ -288,7 +290,7 @@ export class Channel {
     request.sizeBound = sizeBound;
     this.#pendingBytes += sizeBound;
     request.deadlineAt = this.#runtime.now() + deadlineMs;
-    if (request.deadlineAt < this.#nextSweepAt) this.#armSweep(request.deadlineAt);
+    this.#sweep.at(request.deadlineAt);
     this.#outbox.push(request);
     this.#flushSoon();
     return request.id;
@@ -319,6 +321,7 @@ export class Channel {
     if (link?.transport === undefined || this.#closed) return;
     const writer = this.#writer;
     const now = this.#runtime.now();
+    const owedNothing = this.#indebted() === undefined;
     const queue = this.#outbox;
     let taken = 0;
     while (!this.#blocked) {
@@ -340,7 +343,7 @@ export class Channel {
       if (!link.transport.send(writer.take())) this.#blocked = true;
     }
     this.#outbox = taken === queue.length ? [] : queue.slice(taken);
-    if (link.inFlight > 0) this.#watchSilence();
+    this.#silence.asked(link, owedNothing);
   }
 
   /** @returns false when the request does not leave now: abandoned, or it waits for an identity. */
@@ -431,6 +434,8 @@ export class Channel {
         const link = this.#frameLink;
         if (link === undefined) return;
         const info = mapInfo(wire);
+        if (this.#cellId !== "" && info.cellId !== this.#cellId) this.#otherCell(info.revision);
+        this.#cellId = info.cellId;
         this.#connector.noteInfo(link, info);
         for (const listener of this.#infoListeners) listener(info);
       },
@@ -560,23 +565,15 @@ export class Channel {
     }
   }
 
-  #armSweep(at: number): void {
-    this.#nextSweepAt = at;
-    this.#cancelSweep?.();
-    const delayMs = Math.max(SWEEP_MS_MIN, at - this.#runtime.now());
-    this.#cancelSweep = this.#runtime.schedule(() => this.#sweep(), delayMs);
-  }
-
-  #sweep(): void {
-    this.#nextSweepAt = Infinity;
-    const now = this.#runtime.now();
+  /** @returns the next deadline */
+  #expire(now: number): number {
     let next = Infinity;
     for (const request of this.#requests.active()) {
       if (request.state === "abandoned") continue;
       if (request.deadlineAt > now) next = Math.min(next, request.deadlineAt);
       else this.#finish(request, this.#deadlineError(request));
     }
-    if (next < this.#nextSweepAt) this.#armSweep(next);
+    return next;
   }
 
   #deadlineError(request: PendingRequest): LockstepError {
@@ -586,14 +583,18 @@ export class Channel {
       : new LockstepError("unavailable", outcomeIfGivenUp(request), unreachable.message);
   }
 
-  #watchSilence(): void {
-    if (this.#cancelSilence !== undefined) return;
-    this.#cancelSilence = this.#runtime.schedule(() => {
-      this.#cancelSilence = undefined;
-      const link = this.#connector.active;
-      if (link === undefined || link.inFlight === 0) return;
-      if (this.#runtime.now() - link.receivedAt >= SILENCE_MS) this.#connector.suspect();
-      this.#watchSilence();
-    }, SILENCE_MS / 4);
+  #indebted(): Link | undefined {
+    const link = this.#connector.active;
+    return link !== undefined && (link.inFlight > 0 || this.#keeper.awaitsAck) ? link : undefined;
+  }
+
+  /** Set up anew from nothing, say: nothing that was given out by the one before holds in it. */
+  #otherCell(revision: number): void {
+    this.#watches.endAll(otherHistory(revision));
+    this.#keeper.endAll({ kind: "ended", cause: "unknown", revision });
+    this.#identities?.forgetAll();
+    for (const request of this.#requests.active()) {
+      if (request.state !== "abandoned" && isIdentified(request)) this.#finish(request, otherCell(request));
+    }
   }
 }

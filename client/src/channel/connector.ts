@@ -25,7 +25,8 @@ export class Link {
   info: CellInfo | undefined = undefined;
   /** Requests that wait for an answer on it. */
   inFlight = 0;
-  receivedAt = 0;
+  /** Its last sign of life, or when it was asked for one again. */
+  quietSince = 0;
   /** Silent while requests wait on it. */
   suspected = false;
   cancelTimer: (() => void) | undefined = undefined;
@@ -137,7 +138,7 @@ export class Connector implements LinkSource {
 
   /** Called after every frame; the first one is the greeting. */
   noteFrame(link: Link): void {
-    link.receivedAt = this.#runtime.now();
+    link.quietSince = this.#runtime.now();
     link.suspected = false;
     if (link.ready || link.over) return;
     link.ready = true;

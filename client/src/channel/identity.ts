@@ -69,6 +69,11 @@ export class LanePool {
     this.#lanes.push(lane);
   }
 
+  retireAll(): void {
+    for (const lane of this.#lanes) lane.retired = true;
+    this.#lanes = [];
+  }
+
   /** The cell no longer knows this id. */
   retire(lane: ClientLane): void {
     if (lane.retired) return;

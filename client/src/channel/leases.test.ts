@@ -10,11 +10,19 @@ const MARGIN = 900;
 function setUp(): {
   runtime: ManualRuntime;
   keeper: LeaseKeeper;
-  host: { connected: boolean; flushSoon: () => void };
+  host: { online: boolean };
   hold: (leaseId: string) => { lease: HeldLease; ends: LeaseEndReason[] };
 } {
   const runtime = new ManualRuntime();
-  const host = { connected: true, flushSoon: () => undefined };
+  const host = {
+    online: true,
+    suspicions: 0,
+    isConnected: () => host.online,
+    flushSoon: () => undefined,
+    suspect: () => {
+      host.suspicions += 1;
+    },
+  };
   const keeper = new LeaseKeeper(runtime, host);
   const hold = (leaseId: string): { lease: HeldLease; ends: LeaseEndReason[] } => {
     const ends: LeaseEndReason[] = [];
@@ -134,10 +142,10 @@ test("a refused renewal leaves the last promise standing and is asked again", ()
 test("nothing is sent without a connection, everything at once on a new one", () => {
   const { runtime, keeper, host, hold } = setUp();
   hold("1");
-  host.connected = false;
+  host.online = false;
   runtime.advance(TTL / 2);
   assert.equal(keeper.takeOutbox(), undefined);
-  host.connected = true;
+  host.online = true;
   keeper.connected();
   assert.deepEqual(keeper.takeOutbox()?.leaseIds, ["1"]);
 });

@@ -94,7 +94,9 @@ interface SentRenewal {
 }
 
 export interface LeaseHost {
-  readonly connected: boolean;
+  isConnected(): boolean;
+  /** The member cannot renew now: another one may lead. */
+  suspect(): void;
   flushSoon(): void;
 }
 
@@ -134,6 +136,7 @@ export class LeaseKeeper implements LeaseBook {
     lease.over = true;
     if (this.#leases.get(lease.leaseId) === lease) this.#leases.delete(lease.leaseId);
     if (this.#leases.size === 0) {
+      this.#sent.clear();
       this.#cancelTimer?.();
       this.#cancelTimer = undefined;
     }
@@ -149,10 +152,14 @@ export class LeaseKeeper implements LeaseBook {
     if (this.#leases.size > 0) this.#tick();
   }
 
-  endAll(): void {
-    for (const lease of [...this.#leases.values()]) {
-      this.#end(lease, { kind: "closed", cause: "client", revision: 0 });
-    }
+  /** Default: the client is closed. */
+  endAll(reason: LeaseEndReason = { kind: "closed", cause: "client", revision: 0 }): void {
+    for (const lease of [...this.#leases.values()]) this.#end(lease, reason);
+  }
+
+  /** A renewal has no answer yet. */
+  get awaitsAck(): boolean {
+    return this.#sent.size > 0;
   }
 
   takeOutbox(): coordination.Renew | undefined {
@@ -164,7 +171,8 @@ export class LeaseKeeper implements LeaseBook {
   onAck(ack: coordination.RenewAck): void {
     const renewal = this.#sent.get(ack.id);
     if (renewal === undefined) return;
-    this.#sent.delete(ack.id);
+    // A later answer says all that an earlier one could.
+    for (const id of this.#sent.keys()) if (id <= ack.id) this.#sent.delete(id);
     if (ack.failure?.code === "namespace-not-found") {
       // Deleted with all that was in it, while the end of the leases was told to a stream that this one replaced.
       for (const lease of renewal.leases) {
@@ -176,6 +184,7 @@ export class LeaseKeeper implements LeaseBook {
       // The promise of the last acknowledged renewal still stands; ask again while it lasts.
       const at = this.#runtime.now() + this.#backoff.nextMs(ack.failure.retryAfterMs);
       for (const lease of renewal.leases) lease.renewAt = Math.min(lease.renewAt, at);
+      this.#host.suspect();
       this.#arm();
       return;
     }
@@ -223,7 +232,7 @@ export class LeaseKeeper implements LeaseBook {
   }
 
   #sendDue(): void {
-    if (!this.#host.connected || this.#outbox !== undefined) return;
+    if (!this.#host.isConnected() || this.#outbox !== undefined) return;
     const now = this.#runtime.now();
     let due = false;
     for (const lease of this.#leases.values()) {
@@ -255,7 +264,7 @@ export class LeaseKeeper implements LeaseBook {
     let delayMs = WATCHDOG_MS;
     for (const lease of this.#leases.values()) {
       delayMs = Math.min(delayMs, lease.leftMs());
-      if (this.#host.connected) delayMs = Math.min(delayMs, lease.renewAt - now);
+      if (this.#host.isConnected()) delayMs = Math.min(delayMs, lease.renewAt - now);
     }
     this.#cancelTimer?.();
     this.#cancelTimer = this.#runtime.schedule(() => this.#tick(), Math.max(1, delayMs));

@@ -32,6 +32,22 @@ export function closedError(): LockstepError {
   return new LockstepError("closed", "not-applied", "the client was closed");
 }
 
+/** What a request's identity means in another cell is nobody's to say. */
+export function otherCell(request: PendingRequest): LockstepError {
+  const message = "another cell answers at these addresses now: what became of the request cannot be known";
+  return new LockstepError("connection-lost", outcomeIfGivenUp(request), message);
+}
+
+/** A watcher must do what it does after a compaction: begin with what is there. */
+export function otherHistory(compactRevision: number): LockstepError {
+  return new LockstepError(
+    "compacted",
+    "not-applied",
+    "another cell answers at these addresses now, and its history is another: read the range, then watch from the revision of that answer + 1",
+    { compactRevision },
+  );
+}
+
 export function overloaded(what: "requests" | "bytes"): LockstepError {
   return new LockstepError(
     "overloaded",

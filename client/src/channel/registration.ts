@@ -61,6 +61,11 @@ export class IdentitySource {
     this.#pool.retire(lane);
   }
 
+  /** Another cell: its ids of these numbers are somebody else's. */
+  forgetAll(): void {
+    this.#pool.retireAll();
+  }
+
   close(): void {
     this.#closed = true;
   }

@@ -80,7 +80,7 @@ export class RelayClient implements LinkSource {
   }
 
   noteFrame(link: Link): void {
-    link.receivedAt = performance.now();
+    link.quietSince = performance.now();
   }
 
   /** The other side looks for another member by itself. */

@@ -14,6 +14,8 @@ export type Verdict =
   | { readonly kind: "fail"; readonly failure: Partial<coordination.Failure> };
 
 export interface FakeMemberOptions {
+  /** Default: "fake". */
+  readonly cellId?: string;
   readonly memberId?: number;
   readonly store?: FakeStore;
   /** Default: this member. */
@@ -55,16 +57,20 @@ export class FakeMember {
   announces = true;
   /** False: renewals are not answered. */
   acknowledgesRenewals = true;
+  /** The code that renewals are refused with; undefined: they are not. */
+  refusesRenewals: string | undefined = undefined;
   judge: (request: coordination.Request, operation: coordination.Operation) => Verdict = () => ({
     kind: "execute",
   });
   readonly #options: FakeMemberOptions;
   readonly #server = new Server();
+  #cellId: string;
   readonly #watches = new Set<OpenWatch>();
   readonly #unsubscribe: () => void;
 
   private constructor(options: FakeMemberOptions) {
     this.#options = options;
+    this.#cellId = options.cellId ?? "fake";
     this.memberId = options.memberId ?? 1;
     this.store = options.store ?? new FakeStore();
     this.#server.addService(coordination.CoordinationService, {
@@ -90,7 +96,7 @@ export class FakeMember {
   info(): coordination.InfoResponse {
     const leader = this.#options.leader === undefined ? this.asLeader() : this.#options.leader();
     return {
-      cellId: "fake",
+      cellId: this.#cellId,
       memberId: this.memberId,
       term: this.#options.term?.() ?? 1,
       revision: this.store.revision,
@@ -114,6 +120,11 @@ export class FakeMember {
     for (const stream of this.streams) stream.emit("error", new Error("broken by the test"));
     this.streams.clear();
     this.#watches.clear();
+  }
+
+  /** Streams from now on are those of another cell. */
+  become(cellId: string): void {
+    this.#cellId = cellId;
   }
 
   watchCount(): number {
@@ -192,8 +203,7 @@ export class FakeMember {
           renewAck: {
             id: frame.renew.id,
             revision: this.store.revision,
-            remainingMs: this.store.renew(frame.renew.leaseIds),
-            failure: undefined,
+            ...this.#renewed(frame.renew.leaseIds),
           },
         }),
       );
@@ -207,6 +217,14 @@ export class FakeMember {
     for (const watchId of frame.watchProgress) {
       stream.write(serverFrame({ watchProgress: [{ watchId, revision: this.store.revision }] }));
     }
+  }
+
+  #renewed(leaseIds: readonly string[]): Pick<coordination.RenewAck, "remainingMs" | "failure"> {
+    const code = this.refusesRenewals;
+    if (code === undefined) return { remainingMs: this.store.renew(leaseIds), failure: undefined };
+    const outcome = coordination.Outcome.NOT_APPLIED;
+    const failure = { code, outcome, message: "by the test", compactRevision: 0, retryAfterMs: 0 };
+    return { remainingMs: [], failure };
   }
 
   #onWatchCreate(stream: Stream, create: coordination.WatchCreate): void {
