@@ -46,7 +46,9 @@ export function createNodePlatform(tls?: PlatformTls): Platform {
   return {
     disk: createNodeDisk(),
     openStore: (directory, now) =>
-      openGenerations(directory, { openStore: async (path) => writeBack(await openRocksStore(path, { now })) }),
+      openGenerations(directory, {
+        openStore: async (path) => writeBack(await openRocksStore(path, { now })),
+      }),
     createTransport: async (options) => {
       if (tls === undefined) return createTransport(options);
       const { source } = tls;
