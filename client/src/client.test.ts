@@ -387,3 +387,56 @@ test("a closed client rejects what is outstanding and what comes after", async (
   assert.deepEqual([(await outstanding).code, (await outstanding).outcome], ["closed", "unknown"]);
   assert.equal((await failureOf(client.get("a"))).code, "closed");
 });
+
+test("a burst that fills the client before its first id is registered passes, and the client goes on", async () => {
+  const member = await startMember();
+  const client = await connectTo([member], { requestsMax: 100, worker: false });
+  const burst = Array.from({ length: 100 }, (_, n) => client.put(`burst/${String(n)}`, ""));
+  await Promise.all(burst);
+  assert.equal((await client.get("burst/0"))?.keyText, "burst/0");
+});
+
+test("mutations that were given up while no id could be had leave their places to others", async () => {
+  const member = await startMember();
+  const client = await connectTo([member], { requestsMax: 20, worker: false });
+  member.judge = (_request, operation) =>
+    operation.operation?.$case === "registerClient"
+      ? { kind: "fail", failure: { code: "no-leader" } }
+      : { kind: "execute" };
+  const burst = Array.from({ length: 20 }, (_, n) =>
+    failureOf(client.put(`burst/${String(n)}`, "", { deadlineMs: 100 })),
+  );
+  for (const error of await Promise.all(burst)) assert.equal(error.outcome, "not-applied");
+  member.judge = () => ({ kind: "execute" });
+  await eventually("the places are free", () => client.channel.outstanding < 20);
+  assert.equal((await client.put("a", "1")).version, 1);
+});
+
+test("a put that may have been applied is not called not-applied by a refusal before the log", async () => {
+  const member = await startMember();
+  const client = await connectTo([member]);
+  await client.put("warm", "up");
+  member.judge = () => ({ kind: "execute-and-break" });
+  const put = failureOf(client.put("a", "1"));
+  await eventually("it was executed", () => member.store.kvs.has("a"));
+  member.judge = () => ({ kind: "fail", failure: { code: "diverged" } });
+  const { code, outcome } = await put;
+  assert.deepEqual([code, outcome], ["diverged", "unknown"]);
+});
+
+test("a deadline without an end, and one that is no number, hang nobody", async () => {
+  const member = await startMember();
+  const client = await connectTo([member], { deadlineMs: Infinity });
+  assert.equal((await client.put("a", "1")).version, 1);
+  // Over at once, or answered before anybody looked.
+  await client.put("a", "1", { deadlineMs: NaN }).catch(() => undefined);
+});
+
+test("a session's margin that leaves no time to renew in, or is below nothing, is refused", async () => {
+  const member = await startMember();
+  const client = await connectTo([member]);
+  for (const marginMs of [-1, NaN, 2_001]) {
+    await assert.rejects(client.session({ ttlMs: 3_000, marginMs }), RangeError);
+  }
+  assert.equal(member.store.leases.size, 0);
+});

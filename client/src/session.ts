@@ -40,7 +40,7 @@ export class Session implements AsyncDisposable {
   readonly #client: Client;
   readonly #lost = new AbortController();
   #lease: HeldLease | undefined;
-  #closed = false;
+  #closing: Promise<void> | undefined;
   #state: SessionState = "connected";
   readonly #stateListeners = new Set<(state: SessionState) => void>();
   #unsubscribe: () => void = () => undefined;
@@ -55,6 +55,7 @@ export class Session implements AsyncDisposable {
   static async open(client: Client, options: SessionOptions): Promise<Session> {
     const { runtime } = client;
     const owner = options.owner ?? "";
+    checkMargin(options);
     // Before the grant is sent: the cell starts counting later than this.
     const sent = { monotonicMs: runtime.now(), wallMs: runtime.wallNow() };
     const granted = await client.leaseGrant({ ...options, owner });
@@ -110,9 +111,12 @@ export class Session implements AsyncDisposable {
   }
 
   /** Revokes the lease: keys and locks are free at once. Never throws; bounded in time. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     const lease = this.#lease;
     if (lease === undefined || lease.over) return;
     const leftMs = lease.leftMs();
@@ -149,6 +153,12 @@ export class Session implements AsyncDisposable {
     this.#state = state;
     for (const listener of this.#stateListeners) this.#client.runtime.afterTurn(() => listener(state));
   }
+}
+
+/** More would leave no time to renew in, and less than none is a promise that the cell does not give. */
+function checkMargin({ ttlMs, marginMs }: SessionOptions): void {
+  if (marginMs === undefined || (marginMs >= 0 && marginMs <= (ttlMs * 2) / 3)) return;
+  throw new RangeError(`marginMs is from 0 to two thirds of ttlMs (${String(Math.floor((ttlMs * 2) / 3))})`);
 }
 
 function defaultMargin(ttlMs: number): number {

@@ -17,7 +17,7 @@ const START_MS_MAX = 20_000;
 const DEAF = `
   const { spawn } = require("node:child_process");
   const { appendFileSync } = require("node:fs");
-  process.on("SIGTERM", () => {});
+  if (process.env.OBEYS !== "yes" || process.argv[1] === "grandchild") process.on("SIGTERM", () => {});
   appendFileSync(process.env.PIDS, process.pid + "\\n");
   if (process.argv[1] !== "grandchild") {
     spawn(process.execPath, ["-e", process.env.SCRIPT, "grandchild"], { detached: true, stdio: "ignore" });
@@ -44,7 +44,8 @@ describe("lockstep lock and its guardian", () => {
     readonly pids: readonly number[];
   }
 
-  async function start(): Promise<Job> {
+  /** @param obeys COMMAND itself ends with TERM; its child does not. */
+  async function start(obeys = false): Promise<Job> {
     number += 1;
     const name = `job-${String(number)}`;
     const file = join(cell.directory, `${name}.pids`);
@@ -53,7 +54,13 @@ describe("lockstep lock and its guardian", () => {
       // The leader of a group, as a shell's job is.
       detached: true,
       stdio: "ignore",
-      env: { ...process.env, LOCKSTEP_ENDPOINTS: cell.endpoints.join(","), PIDS: file, SCRIPT: DEAF },
+      env: {
+        ...process.env,
+        LOCKSTEP_ENDPOINTS: cell.endpoints.join(","),
+        PIDS: file,
+        SCRIPT: DEAF,
+        OBEYS: obeys ? "yes" : "no",
+      },
     });
     const pids = await until(
       "COMMAND and its child run",
@@ -102,6 +109,18 @@ describe("lockstep lock and its guardian", () => {
     const isGone = (pid: number): boolean => lookAt(pid) === undefined;
     await until("all are gone", () => (job.pids.every(isGone) ? true : undefined), 2_500);
     assert.deepEqual(await free, []);
+  });
+
+  it("when the cell ends the session and COMMAND obeys, what it started is ended too before the command line goes", async () => {
+    const job = await start(true);
+    const { leaseId = "0" } = (await client.get(lockKey(job.name))) ?? {};
+    const ended = once(job.lockstep, "exit");
+    await client.leaseRevoke(leaseId);
+    assert.deepEqual(await ended, [123, null]);
+    assert.deepEqual(
+      job.pids.filter((pid) => lookAt(pid) !== undefined),
+      [],
+    );
   });
 
   it("nothing is left of a guardian whose COMMAND ended by itself", async () => {

@@ -17,15 +17,18 @@ const HISTORY_BYTES_MAX = 4 * 1024 * 1024;
 /** At most `rowsMax` deletions of rows above the state's revision (see {@link LoadableMachine.strayHistory}). */
 export function strayHistory(state: MachineState, reader: StoreReader, rowsMax: number): RowMutation[] {
   const mutations: RowMutation[] = [];
+  const drop = (from: Uint8Array, to?: Uint8Array): void => {
+    const limit = rowsMax - mutations.length;
+    const span = to === undefined ? { from } : { from, to };
+    for (const { key } of reader.scan("history", { ...span, limit, keysOnly: true })) {
+      mutations.push({ keyspace: "history", key, value: undefined });
+    }
+  };
   for (const { id } of state.namespaces.values()) {
-    const rows = reader.scan("history", {
-      from: historyKey(id, state.revision + 1, 0),
-      to: historyKey(id + 1, 0, 0),
-      limit: rowsMax - mutations.length,
-      keysOnly: true,
-    });
-    for (const { key } of rows) mutations.push({ keyspace: "history", key, value: undefined });
+    drop(historyKey(id, state.revision + 1, 0), historyKey(id + 1, 0, 0));
   }
+  // Of namespaces that were created in what is lost.
+  drop(historyKey(state.nextNamespaceId, 0, 0));
   return mutations;
 }
 

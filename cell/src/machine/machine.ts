@@ -55,6 +55,8 @@ import type {
 const CACHE_BYTES_DEFAULT = 64 * 1024 * 1024;
 const CACHE_LEASES_MAX = 131_072;
 const LEASE_LIST_DEFAULT = 1000;
+/** Above those that may have been given without this member's knowledge. */
+const NAMESPACE_IDS_SKIPPED = 1000;
 
 export interface MachineOptions {
   readonly crc32: Crc32;
@@ -74,7 +76,7 @@ export interface LoadableMachine extends Machine {
   /** Makes the state of a fresh cell. @returns its rows, to be written before anything is read. */
   bootstrap(options?: BootstrapOptions): readonly RowMutation[];
   /**
-   * Raises the revision and the counters of lease and client ids by `by`, outside of the log: for a cell that goes on
+   * Raises the revision and the counters of lease and client ids by `by`, that of namespaces by less, outside of the log: for a cell that goes on
    * without those who know how far they had got. Its rows are among those of the next apply.
    */
   lift(by: number): void;
@@ -180,6 +182,7 @@ class CellMachine implements LoadableMachine {
     state.revision += by;
     state.nextLeaseId += by;
     state.nextClientId += by;
+    state.nextNamespaceId += NAMESPACE_IDS_SKIPPED;
   }
 
   strayHistory(reader: StoreReader, rowsMax: number): readonly RowMutation[] {

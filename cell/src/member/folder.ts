@@ -122,6 +122,7 @@ export async function reconcile(
       `the store ends at index ${String(applied)} but the log begins after ${String(logStart.index)}: the store has lost what it had promised to keep. Replace this member: remove it from the cell and join with an empty folder under a new name.`,
     );
   }
+  state.logEndsAt(lastIndex as LogIndex);
   const clamped =
     hardState === undefined ? undefined : clampCommit(hardState, applied, lastIndex as LogIndex);
   return { ...base, ...(clamped === undefined ? {} : { hardState: clamped }), logStart, entries };

@@ -21,7 +21,6 @@ const MEMBER_IDS_SKIPPED = 1000;
 
 const ENTRIES_A_SLICE = 64;
 const LEASES_A_SLICE = 512;
-const STRAY_ROWS_A_SLICE = 512;
 
 export interface NewCell {
   readonly cellId: string;
@@ -72,7 +71,8 @@ function applyConfiguration(state: CellState, entry: Entry): void {
  * @param term of the entries by which it happens: above all that this member has seen
  */
 export function becomeNewCell(state: CellState, cell: NewCell, term: Term): void {
-  dropStrayHistory(state);
+  // It must not turn up under later revisions.
+  state.dropStrayHistory();
   clearCheckpoints(state, term);
   const { machine } = state;
   const next = machine.appliedIndex + 1;
@@ -87,15 +87,6 @@ export function becomeNewCell(state: CellState, cell: NewCell, term: Term): void
     encode(state, term, retains),
     newMembership(state.membership, cell, (next + 1) as LogIndex),
   );
-}
-
-/** What this member had applied, and its log has lost, is lost: no history of it may turn up under later revisions. */
-function dropStrayHistory(state: CellState): void {
-  for (;;) {
-    const stray = state.machine.strayHistory(state.store, STRAY_ROWS_A_SLICE);
-    if (stray.length === 0) return;
-    state.writeRows(stray);
-  }
 }
 
 /** A new leader then counts the full TTL of every lease: what the lost majority renewed is not known here. */

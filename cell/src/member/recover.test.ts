@@ -23,7 +23,7 @@ import { IdentityError, memberPaths, readIdentity } from "./identity.ts";
 import { verifyFolder } from "./offline.ts";
 import { MEMBER_DEFAULTS } from "./options.ts";
 import { createNodePlatform } from "./platform.ts";
-import { RECOVERY_FLOOR } from "./recover-state.ts";
+import { applyWholeLog, RECOVERY_FLOOR } from "./recover-state.ts";
 import { recoverFolder, RecoveryRefused } from "./recover.ts";
 import type { RecoverOptions, RecoverTools } from "./recover.ts";
 
@@ -139,6 +139,25 @@ class Fuse {
   }
 }
 
+const STRAY_NAMESPACE = 3;
+
+/** History that the store took and no entry of the log explains, some of it of a namespace that nobody knows. */
+async function leaveStray(directory: string): Promise<Uint8Array[]> {
+  const stray = [
+    historyKey(1, 5, 0),
+    historyKey(1, 700, 3),
+    historyKey(2, 9, 0),
+    historyKey(STRAY_NAMESPACE, 6, 0),
+  ];
+  const openStore = (path: string): Promise<Store> => openRocksStore(path, { now: () => 0 });
+  const generations = await openGenerations(memberPaths(directory).store, { openStore });
+  generations.current.write((batch) => {
+    for (const key of stray) batch.put("history", key, bytes("of a lost entry"));
+  });
+  await generations.close();
+  return stray;
+}
+
 const whole = (): RecoverTools => new Fuse(Number.POSITIVE_INFINITY).tools();
 
 describe("offline recovery of a folder", () => {
@@ -226,17 +245,37 @@ describe("offline recovery of a folder", () => {
 
   it("history above the last revision, which the store took before a crash and the log has lost, is dropped", async () => {
     const directory = await copy();
-    const stray = [historyKey(1, 5, 0), historyKey(1, 700, 3), historyKey(2, 9, 0)];
-    const openStore = (path: string): Promise<Store> => openRocksStore(path, { now: () => 0 });
-    const generations = await openGenerations(memberPaths(directory).store, { openStore });
-    generations.current.write((batch) => {
-      for (const key of stray) batch.put("history", key, bytes("of a lost entry"));
-    });
-    await generations.close();
+    const stray = await leaveStray(directory);
     await recoverFolder(asked(directory), whole());
     const folder = await openAs(directory, "m1-r1");
-    assert.deepEqual(folder.state.store.getMany("history", stray), [undefined, undefined, undefined]);
+    assert.deepEqual(
+      folder.state.store.getMany("history", stray),
+      stray.map(() => undefined),
+    );
     assert.ok(folder.state.store.get("history", historyKey(1, 2, 0)) !== undefined, "the others stay");
+    const encoder = createCommandEncoder();
+    encoder.add({ kind: "create-namespace", name: "later", uid: "u" });
+    const index = (folder.state.appliedIndex + 1) as LogIndex;
+    folder.state.apply([{ index, term: 4 as Term, data: encoder.finish(2_000) }], false);
+    const later = folder.state.machine.namespaceByName("later");
+    assert.ok(later !== undefined && later.id > STRAY_NAMESPACE, "an id that nothing lost can have had");
+    await close(folder);
+  });
+
+  it("a start whose log does not reach that history drops it before anything new is applied, and not before", async () => {
+    const directory = await copy();
+    const stray = await leaveStray(directory);
+    const folder = await openAs(directory, "m1");
+    const { state, initial } = folder;
+    applyWholeLog(state, initial.entries);
+    assert.ok(!state.store.getMany("history", stray).includes(undefined), "the log may still explain them");
+    const encoder = createCommandEncoder();
+    encoder.add(client(put("new")));
+    const index = (state.appliedIndex + 1) as LogIndex;
+    state.apply([{ index, term: 3 as Term, data: encoder.finish(2_000) }], false);
+    const left = state.store.getMany("history", stray);
+    assert.notEqual(left[0], undefined, "the new entry's own");
+    assert.deepEqual(left.slice(1), [undefined, undefined, undefined]);
     await close(folder);
   });
 

@@ -13,6 +13,7 @@ import type { Applied, MachineEntry, RowMutation } from "../machine/types.ts";
 import type { Configuration, ConfigurationChange, LogIndex } from "../raft/types.ts";
 import type { Store } from "../store/types.ts";
 
+const STRAY_ROWS_A_SLICE = 512;
 const MEMBERSHIP_KEY = Buffer.from("membership");
 
 /** Checks and applies a change in the consensus core; a string refuses it. */
@@ -32,6 +33,7 @@ export class CellState {
   #store: Store;
   readonly machine: LoadableMachine;
   #membership: Membership;
+  #logEnd: LogIndex | undefined;
 
   constructor(store: Store) {
     this.machine = createMachine({ crc32 });
@@ -57,7 +59,28 @@ export class CellState {
     return this.machine.historyBytes;
   }
 
+  /**
+   * Where the log ends that was found at start. The store takes history before the rest, so it may hold rows that only
+   * entries behind the state explain. Should the log not reach them any more, they go before anything new is applied.
+   */
+  logEndsAt(index: LogIndex): void {
+    this.#logEnd = index;
+  }
+
+  /** Deletes history above the revision: of entries that this member had applied once, and that its log has lost. */
+  dropStrayHistory(): void {
+    for (;;) {
+      const stray = this.machine.strayHistory(this.#store, STRAY_ROWS_A_SLICE);
+      if (stray.length === 0) return;
+      this.writeRows(stray);
+    }
+  }
+
   apply(entries: readonly MachineEntry[], wantEvents: boolean): Applied {
+    if (this.#logEnd !== undefined && (entries.at(-1)?.index ?? 0) > this.#logEnd) {
+      this.#logEnd = undefined;
+      this.dropStrayHistory();
+    }
     const before = this.machine.appliedIndex;
     const applied = this.machine.apply(entries, this.#store, wantEvents);
     assert(this.machine.appliedIndex === before + entries.length, "every entry is applied once, in order", {

@@ -29,6 +29,8 @@ const ROWS_MAX_DEFAULT = 2048;
 const BYTES_MAX_DEFAULT = 4 * 1024 * 1024;
 /** A batch of at least this share of the bound (a fill, a streamed state) would not gain from waiting: it goes down. */
 const BULK_SHARE = 1 / 8;
+/** Rows of a scan's second page and those after it. */
+const PAGE_ROWS_MIN = 64;
 const CHUNK_BYTES = 64 * 1024;
 /** Rows that came and went are held too, so that they are not handed down: so many for each that is. */
 const HELD_FACTOR = 4;
@@ -282,6 +284,7 @@ class StoredCursor {
   readonly #below: StoreReader;
   readonly #keyspace: Keyspace;
   readonly #options: ScanOptions;
+  #limit: number;
   #page: readonly Row[];
   #at = 0;
 
@@ -289,6 +292,7 @@ class StoredCursor {
     this.#below = below;
     this.#keyspace = keyspace;
     this.#options = options;
+    this.#limit = options.limit;
     this.#page = below.scan(keyspace, options);
   }
 
@@ -300,18 +304,19 @@ class StoredCursor {
   advance(): void {
     const last = this.#page[this.#at++];
     if (last === undefined || this.#at < this.#page.length || !this.#mayGoOn) return;
+    // Many may be hidden by waiting deletions: one native scan each would be dear. The caller's limit is kept by merge.
+    const more = { ...this.#options, limit: Math.max(this.#options.limit, PAGE_ROWS_MIN) };
     const rest =
-      this.#options.reverse === true
-        ? { ...this.#options, to: last.key }
-        : { ...this.#options, from: keyAfter(last.key) };
+      this.#options.reverse === true ? { ...more, to: last.key } : { ...more, from: keyAfter(last.key) };
+    this.#limit = more.limit;
     this.#page = scanWanted(rest) ? this.#below.scan(this.#keyspace, rest) : [];
     this.#at = 0;
   }
 
   /** Whether the page ended at a bound of its own, and not at the end of the range. */
   get #mayGoOn(): boolean {
-    const { limit, bytesMax } = this.#options;
-    if (this.#page.length >= limit) return true;
+    const { bytesMax } = this.#options;
+    if (this.#page.length >= this.#limit) return true;
     return bytesMax !== undefined && this.#page.reduce((sum, row) => sum + bytesOf(row), 0) >= bytesMax;
   }
 }

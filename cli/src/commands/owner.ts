@@ -4,7 +4,7 @@ import { constants, hostname } from "node:os";
 import { LockstepError, type Claim, type Client, type Session } from "@lockstep/client";
 import type { Context } from "../context.ts";
 import { CliError, describe, EXIT } from "../exit-codes.ts";
-import { Guardian, RUN_VARIABLE } from "../guardian/client.ts";
+import { Guardian, RUN_VARIABLE, tellMs } from "../guardian/client.ts";
 
 export interface OwnerFlags {
   readonly ttl: number;
@@ -44,16 +44,20 @@ export async function runAsOwner(
     const usage = `lockstep ${owning.verb} ${owning.name} -- COMMAND [ARGUMENT...]`;
     throw new CliError(EXIT.usage, `say what to run: ${usage}`);
   }
-  if (flags.grace >= flags.ttl / 2) {
+  // What is left of the TTL must hold a renewal or two, or COMMAND would be stopped on a good day.
+  const graceMsMax = (flags.ttl * 2) / 3 - (margin(flags) - flags.grace) - 2 * tellMs(flags.ttl);
+  if (flags.grace > graceMsMax) {
     throw new CliError(
       EXIT.usage,
-      `--grace must be less than half of --ttl: COMMAND has to be gone before ${owning.what} is anybody else's`,
+      `--grace must be at most ${String(Math.max(0, Math.floor(graceMsMax)))}ms with this --ttl: COMMAND has to be gone before ${owning.what} is anybody else's`,
     );
   }
   // From here a stop waits for its turn: it ends the waiting, or is handed on to COMMAND.
   const stopped = new AbortController();
   let child: ChildProcess | undefined;
   const starting = Guardian.start(flags.grace);
+  // Told where it is awaited.
+  starting.catch(() => undefined);
   const unsubscribe = context.terminal.onStop((signal) => {
     stopped.abort(signal);
     child?.kill(signal);
@@ -139,16 +143,18 @@ async function whileHeld(context: Context, claim: Claim, run: Run): Promise<numb
   const onLost = (): void => {
     context.terminal.err(`lockstep: ${run.what} is lost or about to be: stopping the command\n`);
     guardian.stop();
-    if (guardian.isThere) return;
-    // Somebody has ended the guardian: what can be done from here.
-    child.kill("SIGTERM");
+    // Beside the guardian, which somebody may have ended.
+    if (!guardian.isThere) child.kill("SIGTERM");
     killTimer = setTimeout(() => child.kill("SIGKILL"), run.grace);
   };
   claim.held.addEventListener("abort", onLost, { once: true });
-  if (claim.held.aborted) onLost();
+  // This process may have been stopped while it began COMMAND: the clock tells.
+  if (claim.held.aborted || claim.session.remainingMs() <= 0) onLost();
   try {
     const code = await exitCode(child);
-    return claim.held.aborted ? EXIT.lockLost : code;
+    if (!claim.held.aborted) return code;
+    await guardian.untilNothingIsLeft();
+    return EXIT.lockLost;
   } finally {
     clearTimeout(killTimer);
     claim.held.removeEventListener("abort", onLost);

@@ -11,17 +11,27 @@ export const RUN_VARIABLE = "LOCKSTEP_LOCK_RUN";
 const TOLD_PER_TTL = 10;
 const TOLD_MS_MAX = 500;
 
+/** How often the deadline is told. */
+export function tellMs(ttlMs: number): number {
+  return Math.min(TOLD_MS_MAX, ttlMs / TOLD_PER_TTL);
+}
+
 /** Stops COMMAND in time, also when this process is stopped or killed. */
 export class Guardian {
   /** What COMMAND's environment must have under {@link RUN_VARIABLE}. */
   readonly run: string;
   readonly #process: ChildProcess;
+  readonly #exited: Promise<void>;
   #tell: NodeJS.Timeout | undefined;
   #isGone = false;
 
   private constructor(child: ChildProcess, run: string) {
     this.#process = child;
     this.run = run;
+    this.#exited = new Promise((resolve) => {
+      child.once("exit", () => resolve());
+      child.once("error", () => resolve());
+    });
     const gone = (): void => {
       this.#isGone = true;
       clearInterval(this.#tell);
@@ -58,13 +68,14 @@ export class Guardian {
   /** From now on it knows how long the session lasts; keep calling is not needed. */
   watch(session: Session): void {
     const tell = (): void => {
+      // Before what is left is read: a stop in between must not move the deadline.
+      const { monotonicMs, wallMs } = now();
       const leftMs = session.remainingMs();
       if (leftMs <= 0) return;
-      const { monotonicMs, wallMs } = now();
       this.#send({ kind: "deadline", monotonicMs: monotonicMs + leftMs, wallMs: wallMs + leftMs });
     };
     tell();
-    this.#tell = setInterval(tell, Math.min(TOLD_MS_MAX, session.ttlMs / TOLD_PER_TTL));
+    this.#tell = setInterval(tell, tellMs(session.ttlMs));
   }
 
   started(pid: number): void {
@@ -75,6 +86,12 @@ export class Guardian {
   stop(): void {
     clearInterval(this.#tell);
     this.#send({ kind: "stop" });
+  }
+
+  /** COMMAND has ended, and was to be stopped: resolves when nothing of it is left. */
+  async untilNothingIsLeft(): Promise<void> {
+    this.close();
+    await this.#exited;
   }
 
   /** COMMAND has ended, or never ran. */

@@ -9,8 +9,8 @@ import { lookAt, processesOf, signalProcess, type ProcessRef } from "./processes
 
 /** How often it looks at the clocks: one long timer would sleep with the machine. */
 const LOOK_MS = 50;
-/** New processes of COMMAND may come while the others are ended. */
-const KILL_ROUNDS_MAX = 40;
+/** KILL is repeated, for processes that came meanwhile; what survives so many hangs in the kernel. */
+const KILL_ROUNDS_MAX = 600;
 
 const [graceMs, mark] = process.argv.slice(2);
 if (graceMs === undefined || mark === undefined) throw new Error("started by `lockstep lock` alone");
@@ -19,6 +19,8 @@ const except = new Set([process.pid, process.ppid]);
 let command: ProcessRef | undefined;
 let hasTermed = false;
 let killRounds = 0;
+/** COMMAND has ended and will not begin, or nobody is there any more who could begin it. */
+let isOver = false;
 
 function now(): Clocks {
   const [seconds, nanoseconds] = process.hrtime();
@@ -38,7 +40,10 @@ function receive(message: GuardianMessage): void {
       look();
       return;
     case "ended":
-      process.exit(0);
+      isOver = true;
+      // COMMAND itself may be gone and what it started not: then it goes on until nothing is left.
+      if (!hasTermed) process.exit(0);
+      look();
   }
 }
 
@@ -47,10 +52,16 @@ function look(): void {
   if (step === "wait") return;
   // Before it was told that COMMAND runs, the mark alone tells what belongs to it.
   const members = processesOf(command ?? { pid: -1, startedAt: "none" }, mark ?? "", except);
+  if (members.length === 0) {
+    hasTermed = true;
+    // As long as the command line is there it may still be about to begin COMMAND: that one is met here then.
+    if (isOver) process.exit(0);
+    return;
+  }
   if (step === "kill") {
     for (const member of members) signalProcess(member, "SIGKILL");
     killRounds += 1;
-    if (members.length === 0 || killRounds >= KILL_ROUNDS_MAX) process.exit(0);
+    if (killRounds >= KILL_ROUNDS_MAX) process.exit(0);
   } else if (!hasTermed) {
     hasTermed = true;
     for (const member of members) signalProcess(member, "SIGTERM");
@@ -63,6 +74,7 @@ const lines = createInterface({ input: process.stdin });
 lines.on("line", (line) => receive(JSON.parse(line) as GuardianMessage));
 // The command line is gone without a word: nobody renews, and nobody waits for COMMAND.
 lines.on("close", () => {
+  isOver = true;
   guard.stop(now());
   look();
 });

@@ -23,23 +23,18 @@ import {
   unreadable,
 } from "./outcomes.ts";
 import { RequestTable, type Completion, type PendingRequest } from "./pending.ts";
-import { IdentitySource } from "./registration.ts";
+import { IdentitySource, REGISTER_CLIENT } from "./registration.ts";
 import { SilenceWatch } from "./silence.ts";
-import { Sweep } from "./sweep.ts";
+import { deadlineIn, Sweep } from "./sweep.ts";
 import { WatchRegistry, type ChannelWatch, type WatchListener, type WatchSpec } from "./watches.ts";
 
 /** Bounds of a frame; the cell takes 4,096 requests and 4 MiB. */
 const FRAME_REQUESTS_MAX = 4_096;
 const FRAME_BYTES_SOFT_MAX = 1024 * 1024;
 
-const REGISTER_CLIENT = Buffer.from(
-  coordination.Operation.encode({ operation: { $case: "registerClient", value: {} } }).finish(),
-);
-
 /**
- * One multiplexed stream to the cell, without promises: requests go out in one frame per turn of the event loop and
- * each answer calls its completion. It follows the leader and repeats what a broken stream left open, as far as
- * that is safe: reads, and mutations that carry an identity.
+ * One multiplexed stream to the cell, without promises: a frame per turn of the event loop, and each answer calls its
+ * completion. It follows the leader and repeats what a broken stream left open, as far as that is safe.
  */
 export class Channel {
   readonly #options: ChannelOptions;
@@ -59,6 +54,8 @@ export class Channel {
   readonly #sweep: Sweep;
   /** Of the member that greeted last. */
   #cellId = "";
+  /** Why nothing will ever be answered again. */
+  #gone: LockstepError | undefined;
   readonly #watches: WatchRegistry;
   readonly #infoListeners = new Set<(info: CellInfo) => void>();
   readonly #connectionListeners = new Set<(connected: boolean) => void>();
@@ -113,7 +110,15 @@ export class Channel {
             ready: (requests) => this.#requeue(requests),
             refuse: (request, error) => this.#finish(request, error),
           });
-    const events: ConnectorEvents = {
+    const events = this.#connectorEvents();
+    this.#elsewhere = elsewhere?.(events);
+    this.#connector = this.#elsewhere?.links ?? new Connector(options, events);
+    this.leases = this.#elsewhere?.leases ?? this.#keeper;
+    this.#connector.start();
+  }
+
+  #connectorEvents(): ConnectorEvents {
+    return {
       frame: (link, frame) => this.#onFrame(link, frame),
       drained: (link) => {
         if (link === this.#connector.active) this.#unblock();
@@ -130,15 +135,16 @@ export class Channel {
         this.#lastConnectError = error;
         for (const listener of this.#connectionListeners) listener(false);
       },
+      gone: (error) => {
+        this.#gone = error;
+        this.#lastConnectError = error;
+        this.#watches.endAll(error);
+      },
       connection: (connected) => {
         if (connected) this.#lastConnectError = undefined;
         for (const listener of this.#connectionListeners) listener(connected);
       },
     };
-    this.#elsewhere = elsewhere?.(events);
-    this.#connector = this.#elsewhere?.links ?? new Connector(options, events);
-    this.leases = this.#elsewhere?.leases ?? this.#keeper;
-    this.#connector.start();
   }
 
   /** There is a member to talk to. */
@@ -176,10 +182,7 @@ export class Channel {
     return () => this.#infoListeners.delete(listener);
   }
 
-  /**
-   * Puts a key; the shortest path. Key and value are not copied: leave them unchanged until the completion.
-   * The completion is called once, never before this returns.
-   */
+  /** Puts a key. Key and value are not copied: leave them unchanged until the completion, which is called once, later. */
   putWith(
     key: Bytes,
     value: Bytes,
@@ -225,12 +228,13 @@ export class Channel {
    * @returns the request's id for {@link cancel}; 0: it was refused, and the completion will say so.
    */
   execute(operation: Uint8Array, options: ExecuteOptions, completion: Completion): number {
-    const request = this.#acquire(completion);
+    const { mutation, anonymous = false, raw = false } = options;
+    const request = this.#acquire(completion, anonymous);
     if (request === undefined) return 0;
     request.kind = "raw";
-    request.mutation = options.mutation;
-    request.anonymous = options.anonymous ?? false;
-    request.raw = options.raw ?? false;
+    request.mutation = mutation;
+    request.anonymous = anonymous;
+    request.raw = raw;
     request.operation = operation;
     return this.#submit(request, operation.length + 96, options.deadlineMs);
   }
@@ -249,6 +253,7 @@ export class Channel {
 
   watch(spec: WatchSpec, listener: WatchListener): ChannelWatch {
     if (this.#closed) throw closedError();
+    if (this.#gone !== undefined) throw this.#gone;
     return this.#watches.open(spec, listener);
   }
 
@@ -268,15 +273,10 @@ export class Channel {
     this.#connector.close();
   }
 
-  // ---- out ----
-
-  #acquire(completion: Completion): PendingRequest | undefined {
-    const refusal = this.#closed
-      ? closedError()
-      : this.#pendingBytes > this.#options.pendingBytesMax
-        ? overloaded("bytes")
-        : undefined;
-    const request = refusal === undefined ? this.#requests.acquire() : undefined;
+  #acquire(completion: Completion, isOwn = false): PendingRequest | undefined {
+    const isFull = !isOwn && this.#pendingBytes > this.#options.pendingBytesMax;
+    const refusal = this.#closed ? closedError() : (this.#gone ?? (isFull ? overloaded("bytes") : undefined));
+    const request = refusal === undefined ? this.#requests.acquire(isOwn) : undefined;
     if (request === undefined) {
       const error = refusal ?? overloaded("requests");
       this.#runtime.afterTurn(() => completion(error, undefined));
@@ -289,7 +289,7 @@ export class Channel {
   #submit(request: PendingRequest, sizeBound: number, deadlineMs = this.#options.deadlineMs): number {
     request.sizeBound = sizeBound;
     this.#pendingBytes += sizeBound;
-    request.deadlineAt = this.#runtime.now() + deadlineMs;
+    request.deadlineAt = deadlineIn(deadlineMs, this.#runtime.now());
     this.#sweep.at(request.deadlineAt);
     this.#outbox.push(request);
     this.#flushSoon();

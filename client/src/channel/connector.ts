@@ -45,6 +45,8 @@ export interface ConnectorEvents {
   lost(link: Link, reason: Error | undefined): void;
   /** Nobody could be reached in one whole round. */
   unreachable(error: LockstepError): void;
+  /** There will never be any stream again. */
+  gone(error: LockstepError): void;
   /** There is a member to talk to, or there is none any more. */
   connection(connected: boolean): void;
 }

@@ -157,9 +157,9 @@ export class LeaseKeeper implements LeaseBook {
     for (const lease of [...this.#leases.values()]) this.#end(lease, reason);
   }
 
-  /** A renewal has no answer yet. */
+  /** The newest renewal has no answer yet. */
   get awaitsAck(): boolean {
-    return this.#sent.size > 0;
+    return this.#sent.has(this.#nextId - 1);
   }
 
   takeOutbox(): coordination.Renew | undefined {
@@ -171,8 +171,7 @@ export class LeaseKeeper implements LeaseBook {
   onAck(ack: coordination.RenewAck): void {
     const renewal = this.#sent.get(ack.id);
     if (renewal === undefined) return;
-    // A later answer says all that an earlier one could.
-    for (const id of this.#sent.keys()) if (id <= ack.id) this.#sent.delete(id);
+    this.#sent.delete(ack.id);
     if (ack.failure?.code === "namespace-not-found") {
       // Deleted with all that was in it, while the end of the leases was told to a stream that this one replaced.
       for (const lease of renewal.leases) {
@@ -190,7 +189,8 @@ export class LeaseKeeper implements LeaseBook {
     }
     this.#backoff.reset();
     renewal.leases.forEach((lease, index) => {
-      if (lease.over) return;
+      // Answers come in the order in which the cell could give them: a later question may have been answered before.
+      if (lease.over || renewal.sent.monotonicMs < lease.lastSent.monotonicMs) return;
       const remainingMs = ack.remainingMs[index] ?? 0;
       if (remainingMs <= 0) {
         this.#end(lease, { kind: "ended", cause: "unknown", revision: ack.revision });
@@ -216,9 +216,12 @@ export class LeaseKeeper implements LeaseBook {
     lease.onEnd(reason);
   }
 
-  /** A third of the promised time, less up to a tenth of it, so that many clients do not fall in step. */
-  #interval(lease: HeldLease): number {
-    return (lease.remainingMs / 3) * (1 - this.#runtime.random() / 10);
+  /**
+   * A third of the promised time, and no more than half of what this side counts on; less up to a tenth of it, so that
+   * many clients do not fall in step.
+   */
+  #interval({ remainingMs, marginMs }: HeldLease): number {
+    return Math.min(remainingMs / 3, (remainingMs - marginMs) / 2) * (1 - this.#runtime.random() / 10);
   }
 
   #tick(): void {

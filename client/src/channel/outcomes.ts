@@ -1,4 +1,4 @@
-import { isTransient, LockstepError } from "../errors.ts";
+import { LockstepError, type ErrorCode } from "../errors.ts";
 import type { PendingRequest } from "./pending.ts";
 
 /** Its answer may be asked for again. */
@@ -16,13 +16,23 @@ export function outcomeIfGivenUp(request: PendingRequest): "not-applied" | "unkn
  * machine does: with an identity it is the outcome of the one execution.)
  */
 export function asUncertain(error: LockstepError): LockstepError {
-  const beforeLog =
-    isTransient(error.code) ||
-    error.code === "deadline-exceeded" ||
-    error.code === "quota-exceeded" ||
-    error.code === "no-space";
-  return beforeLog ? new LockstepError(error.code, "unknown", error.message, error) : error;
+  return SAYS_ALL.has(error.code) ? error : new LockstepError(error.code, "unknown", error.message, error);
 }
+
+/** What the state machine refuses with once it knows the identity, and what would have been refused the first time too. */
+const SAYS_ALL: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  "invalid-argument",
+  "request-too-large",
+  "too-many-operations",
+  "duplicate-key",
+  "compacted",
+  "future-revision",
+  "key-not-found",
+  "lease-not-found",
+  "lease-exists",
+  "too-many-keys",
+  "unsupported",
+]);
 
 export function unreadable(cause: unknown): LockstepError {
   return new LockstepError("protocol-error", "unknown", "the member's answer cannot be read", { cause });

@@ -102,11 +102,15 @@ export class RequestTable {
     return this.#used;
   }
 
-  /** @returns undefined when the table is full. */
-  acquire(): PendingRequest | undefined {
+  /**
+   * @param isOwn the channel's own, without which none of the others could go on: there is room for one more of these
+   * @returns undefined when the table is full.
+   */
+  acquire(isOwn: boolean): PendingRequest | undefined {
+    if (!isOwn && this.#used >= this.#limit) return undefined;
     let request = this.#free.pop();
     if (request === undefined) {
-      if (this.#slots.length >= this.#limit) return undefined;
+      if (this.#slots.length > this.#limit) return undefined;
       request = new PendingRequest(this.#slots.length);
       request.id = request.slot;
       this.#slots.push(request);

@@ -1,8 +1,13 @@
+import { coordination } from "@lockstep/proto";
 import { Backoff } from "../backoff.ts";
 import { isTransient, type LockstepError } from "../errors.ts";
 import type { Runtime } from "../runtime.ts";
 import { ClientLane, LanePool } from "./identity.ts";
 import type { Completion, PendingRequest } from "./pending.ts";
+
+export const REGISTER_CLIENT: Buffer = Buffer.from(
+  coordination.Operation.encode({ operation: { $case: "registerClient", value: {} } }).finish(),
+);
 
 export interface IdentityHost {
   /** Sends a register-client operation. */
@@ -24,6 +29,8 @@ export class IdentitySource {
   readonly #backoff: Backoff;
   #waiting: PendingRequest[] = [];
   #registering = false;
+  /** A refused registration waits for its next turn. */
+  #backingOff = false;
   #closed = false;
 
   constructor(runtime: Runtime, host: IdentityHost) {
@@ -71,7 +78,7 @@ export class IdentitySource {
   }
 
   #register(): void {
-    if (this.#registering || this.#closed || !this.#pool.mayGrow) return;
+    if (this.#registering || this.#backingOff || this.#closed || !this.#pool.mayGrow) return;
     this.#registering = true;
     this.#host.register((error, result) => {
       this.#registering = false;
@@ -88,9 +95,12 @@ export class IdentitySource {
 
   #onRefused(error: LockstepError): void {
     if (isTransient(error.code) || error.code === "deadline-exceeded" || error.code === "unavailable") {
+      this.#backingOff = true;
       this.#runtime.schedule(
         () => {
-          if (this.#waiting.length > 0) this.#register();
+          this.#backingOff = false;
+          // Walked by the queue again: those that were given up meanwhile leave their slots, the others ask again.
+          this.#releaseWaiting();
         },
         this.#backoff.nextMs(error.retryAfterMs ?? 0),
       );

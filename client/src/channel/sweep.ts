@@ -3,6 +3,13 @@ import type { Runtime } from "../runtime.ts";
 /** Deadlines are looked at no more often than this. */
 const SWEEP_MS_MIN = 10;
 
+const DEADLINE_MS_MAX = 2 ** 31 - 1;
+
+/** When it is over. What is no number, or less than nothing, is over at once; for ever ends after 24 days. */
+export function deadlineIn(deadlineMs: number, now: number): number {
+  return now + (deadlineMs > 0 ? Math.min(deadlineMs, DEADLINE_MS_MAX) : 0);
+}
+
 /** One timer for the deadlines of all requests. */
 export class Sweep {
   readonly #runtime: Runtime;

@@ -44,7 +44,7 @@ export function openChannel(options: ConnectOptions): Channel {
       links: client,
       leases: client.leases,
       cancel: (id, code, message) => client.cancel({ id, code, message }),
-      endLeases: () => client.leases.endAll("closed"),
+      endLeases: () => client.leases.close("closed"),
     };
   });
 }

@@ -11,6 +11,7 @@ import { Deadlines, sharedNowMs } from "./shared-clock.ts";
 
 /** How often the main loop shows that it turns. */
 const PULSE_MS = 100;
+const WATCHDOG_MS = 1_000;
 
 interface Place {
   readonly deadlines: Deadlines;
@@ -134,10 +135,11 @@ export class RelayClient implements LinkSource {
     if (this.#over) return;
     this.#over = true;
     clearInterval(this.#beat);
-    this.leases.endAll("local-deadline");
     const reason = new Error("the thread that held the client's connection has ended");
-    this.#events.unreachable(new LockstepError("unavailable", "not-applied", reason.message));
+    this.#events.gone(new LockstepError("unavailable", "not-applied", reason.message));
+    this.leases.close("local-deadline");
     this.#events.lost(this.#link, reason);
+    this.#events.connection(false);
   }
 }
 
@@ -149,6 +151,8 @@ export class RelayLeases implements LeaseBook {
   /** Dropped here, and perhaps still written by the other side. */
   readonly #leaving = new Map<string, Place>();
   readonly #free: Place[] = [];
+  #over: "closed" | "local-deadline" | undefined;
+  #watchdog: NodeJS.Timeout | undefined;
 
   constructor(post: (message: ToRelay) => void, runtime: Runtime) {
     this.#post = post;
@@ -160,6 +164,12 @@ export class RelayLeases implements LeaseBook {
   }
 
   hold(lease: HeldLease): void {
+    if (this.#over !== undefined) {
+      this.#end(lease, this.#over);
+      return;
+    }
+    // Should the other thread stand still, its word would not come: what the clocks say is enough.
+    this.#watchdog ??= setInterval(() => this.#look(), WATCHDOG_MS).unref();
     const place = this.#takePlace();
     const { leaseId, ttlMs, marginMs, lastSent } = lease;
     const { deadlines, index } = place;
@@ -202,12 +212,30 @@ export class RelayLeases implements LeaseBook {
     held.lease.onEnd(reason);
   }
 
-  endAll(kind: "closed" | "local-deadline"): void {
+  /** All end, and so does every one that comes. */
+  close(kind: "closed" | "local-deadline"): void {
+    this.#over ??= kind;
+    clearInterval(this.#watchdog);
     for (const { lease } of [...this.#leases.values()]) {
       this.#leases.delete(lease.leaseId);
-      lease.over = true;
-      lease.onEnd({ kind, cause: kind === "closed" ? "client" : "unknown", revision: 0 });
+      this.#end(lease, kind);
     }
+  }
+
+  #look(): void {
+    for (const { lease } of [...this.#leases.values()]) {
+      if (lease.leftMs() > 0) continue;
+      this.drop(lease);
+      this.#end(lease, "local-deadline");
+    }
+    if (this.#leases.size > 0) return;
+    clearInterval(this.#watchdog);
+    this.#watchdog = undefined;
+  }
+
+  #end(lease: HeldLease, kind: "closed" | "local-deadline"): void {
+    lease.over = true;
+    lease.onEnd({ kind, cause: kind === "closed" ? "client" : "unknown", revision: 0 });
   }
 
   #takePlace(): Place {

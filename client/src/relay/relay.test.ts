@@ -240,7 +240,7 @@ describe("the port between the threads", () => {
       return {
         ...{ links: client, leases: client.leases },
         cancel: () => undefined,
-        endLeases: () => client.leases.endAll("closed"),
+        endLeases: () => client.leases.close("closed"),
       };
     });
     const ended = new Promise((resolve) => {

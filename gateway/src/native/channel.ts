@@ -34,6 +34,9 @@ import { MalformedError } from "./reader.ts";
 import { WatchTable } from "./watch-table.ts";
 import type { ReverseWriter } from "./writer.ts";
 
+/** Frames of renewals that a stream may have unanswered; a well-behaved client has one or two. */
+const RENEWALS_IN_FLIGHT_MAX = 64;
+
 /** Room in a frame for what stands around one batch of events. */
 const FRAME_OVERHEAD_BYTES = 64;
 
@@ -105,6 +108,8 @@ export class Channel implements LeaseListener {
   private unflushedBytes = 0;
   private blocked = false;
   private inFlight = 0;
+  /** Counted apart: a client's own load must not keep its sessions from being renewed. */
+  private renewalsInFlight = 0;
   private flushScheduled = false;
   private halfClosed = false;
   private checkedNamespace = "";
@@ -242,10 +247,10 @@ export class Channel implements LeaseListener {
 
   private renew(scope: { namespace: string; epoch: number }, { id, leaseIds }: WireRenewal): void {
     const failure =
-      this.inFlight >= this.context.doorLimits.requestsInFlightMax
+      this.renewalsInFlight >= RENEWALS_IN_FLIGHT_MAX
         ? this.overloaded()
         : validateRenewal(leaseIds, this.context.limits);
-    this.inFlight += 1;
+    this.renewalsInFlight += 1;
     if (failure !== undefined) {
       this.acknowledge(id, { ok: false, failure });
       return;
@@ -379,7 +384,7 @@ export class Channel implements LeaseListener {
   }
 
   private acknowledge(id: number, outcome: RenewalOutcome): void {
-    this.inFlight -= 1;
+    this.renewalsInFlight -= 1;
     if (this.outbox.hasAck) this.seal();
     this.outbox.addAck(id, outcome);
     this.changed();
@@ -404,7 +409,7 @@ export class Channel implements LeaseListener {
     this.context.events.forget();
     if (this.closed) return;
     if (!this.outbox.isEmpty) this.seal();
-    if (this.halfClosed && this.inFlight === 0 && this.waiting.length === 0) {
+    if (this.halfClosed && this.inFlight + this.renewalsInFlight === 0 && this.waiting.length === 0) {
       this.close();
       this.call.end();
     }
