@@ -388,6 +388,22 @@ test("a closed client rejects what is outstanding and what comes after", async (
   assert.equal((await failureOf(client.get("a"))).code, "closed");
 });
 
+test("a stream that is open and dead is left for another one to the same member", async () => {
+  const member = await startMember();
+  const client = await connectTo([member]);
+  const session = await client.session({ ttlMs: 6_000, marginMs: 600 });
+  member.deafen();
+  assert.equal((await client.put("a", "1", { deadlineMs: 8_000 })).version, 1);
+  // Without a request under way it is a renewal that notices.
+  member.deafen();
+  const before = member.frames.length;
+  await eventually("it renews over a new stream", () =>
+    member.frames.slice(before).some((frame) => frame.renew !== undefined),
+  );
+  session.assertAlive();
+  await session.close();
+});
+
 test("a burst that fills the client before its first id is registered passes, and the client goes on", async () => {
   const member = await startMember();
   const client = await connectTo([member], { requestsMax: 100, worker: false });

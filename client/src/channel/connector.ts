@@ -168,6 +168,8 @@ export class Connector implements LinkSource {
   }
 
   #better(candidate: Link, active: Link): boolean {
+    // The member is there and its old stream says nothing: that one is dead.
+    if (active.suspected && candidate.info?.memberId === active.info?.memberId) return true;
     const leaderId = this.#leader?.memberId;
     if (leaderId === undefined) return false;
     return candidate.info?.memberId === leaderId && active.info?.memberId !== leaderId;
@@ -277,7 +279,9 @@ export class Connector implements LinkSource {
   }
 
   #dialling(address: string): boolean {
-    for (const link of this.#links) if (link.address === address && !link.over) return true;
+    for (const link of this.#links) {
+      if (link.address === address && !link.over && !link.suspected) return true;
+    }
     return false;
   }
 

@@ -64,6 +64,7 @@ export class FakeMember {
   });
   readonly #options: FakeMemberOptions;
   readonly #server = new Server();
+  readonly #deaf = new WeakSet<Stream>();
   #cellId: string;
   readonly #watches = new Set<OpenWatch>();
   readonly #unsubscribe: () => void;
@@ -127,6 +128,11 @@ export class FakeMember {
     this.#cellId = cellId;
   }
 
+  /** The streams that are open now hear nothing any more, and stay open. */
+  deafen(): void {
+    for (const stream of this.streams) this.#deaf.add(stream);
+  }
+
   watchCount(): number {
     return this.#watches.size;
   }
@@ -163,6 +169,7 @@ export class FakeMember {
   }
 
   #onFrame(stream: Stream, frame: coordination.ClientFrame): void {
+    if (this.#deaf.has(stream)) return;
     this.frames.push(frame);
     const responses: coordination.Response[] = [];
     for (const request of frame.requests) {
