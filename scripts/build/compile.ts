@@ -1,7 +1,7 @@
 // One workspace's sources as JavaScript, file by file: `isolatedModules` promises that no file needs another one for that.
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join, relative } from "node:path";
+import { dirname, join } from "node:path";
 import ts from "typescript";
 
 const OPTIONS: ts.CompilerOptions = {
@@ -111,10 +111,16 @@ function requireWholeImports(folder: string): void {
   }
 }
 
-/** Relative paths of all files, sorted. */
+/** Relative paths of all files, sorted. Links are not followed: an image's program has one to itself. */
 export function filesBelow(folder: string): readonly string[] {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
-    .sort();
+  const files: string[] = [];
+  const walk = (below: string): void => {
+    for (const entry of readdirSync(join(folder, below), { withFileTypes: true })) {
+      const path = join(below, entry.name);
+      if (entry.isDirectory()) walk(path);
+      else if (entry.isFile()) files.push(path);
+    }
+  };
+  walk("");
+  return files.sort();
 }
