@@ -21,6 +21,13 @@ export function equalBytes(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
+/** The smallest key after `key`: where a scan goes on. */
+export function keyAfter(key: Uint8Array): Uint8Array {
+  const after = new Uint8Array(key.length + 1);
+  after.set(key);
+  return after;
+}
+
 /** Whether `bytes` stand in `chunk` at `at`. */
 export function equalAt(chunk: Uint8Array, at: number, bytes: Uint8Array): boolean {
   // Keys of one kind differ at their ends.

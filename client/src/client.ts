@@ -1,5 +1,6 @@
 import { toWireRange, type Bytes, type RangeInput } from "./bytes.ts";
 import type { Channel } from "./channel/channel.ts";
+import { withoutResult } from "./channel/outcomes.ts";
 import type { Completion } from "./channel/pending.ts";
 import { LockstepError } from "./errors.ts";
 import type { ConnectOptions } from "./options.ts";
@@ -321,8 +322,7 @@ function cancelledError(signal: AbortSignal, outcome: "not-applied" | "unknown")
 }
 
 function withSignalReason(error: LockstepError | undefined, signal: AbortSignal | undefined): LockstepError {
-  if (error === undefined)
-    return new LockstepError("protocol-error", "unknown", "an answer without a result");
+  if (error === undefined) return withoutResult();
   if (error.code !== "cancelled" || signal === undefined || error.outcome === "applied") return error;
   return cancelledError(signal, error.outcome);
 }

@@ -9,7 +9,7 @@ import { TestCell } from "../support/cell.ts";
 
 const EXAMPLES = join(import.meta.dirname, "examples");
 const PAGES = join(import.meta.dirname, "../../docs/recipes");
-const OTHER_PAGES = ["README.md", "complaints.md"];
+const OTHER_PAGES = ["README.md"];
 /** Writes what the examples are and print into the pages, instead of comparing. */
 const UPDATE = process.env["LOCKSTEP_UPDATE"] === "1";
 const RUN_MS_MAX = 60_000;

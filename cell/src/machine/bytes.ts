@@ -1,6 +1,6 @@
 /** Byte strings of the machine's own kinds, and the general ones. */
 
-export { Arena, compareBytes, copyInto, EMPTY, equalAt, equalBytes, hashKey } from "../bytes.ts";
+export { Arena, compareBytes, copyInto, EMPTY, equalAt, equalBytes, hashKey, keyAfter } from "../bytes.ts";
 
 /** One character for each byte: a Map key for rows off the hot path. */
 export function latin1(bytes: Uint8Array): string {

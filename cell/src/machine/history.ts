@@ -1,12 +1,12 @@
 /** Reads of history for watches and retention. */
 import type { KeyValue, Revision } from "@lockstep/gateway/coordinator";
 import type { StoreReader } from "../store/types.ts";
+import { keyAfter } from "./bytes.ts";
 import { totalsAt } from "./compaction.ts";
 import { deletedKeyValue } from "./context.ts";
 import { historyKey } from "./keys.ts";
 import type { KeyStates } from "./key-states.ts";
 import { rowKeyValue } from "./key-states.ts";
-import { keyAfter } from "./live-scan.ts";
 import type { HistoryRow } from "./rows.ts";
 import { readHistoryRow } from "./rows.ts";
 import type { MachineState, NamespaceState } from "./state.ts";

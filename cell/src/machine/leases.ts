@@ -2,6 +2,7 @@
 import type { LeaseId } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import type { StoreReader } from "../store/types.ts";
+import { keyAfter } from "./bytes.ts";
 import { ByteReader, ByteWriter, getLeaseId, getUint32 } from "./codec/primitives.ts";
 import { LEASE_KEY_BYTES, leaseKey, NAMESPACE_BYTES, prefixEnd } from "./keys.ts";
 import type { KeyRecord } from "./records.ts";
@@ -191,7 +192,6 @@ export function attachedKeys(namespaceId: number, leaseId: LeaseId, reader: Stor
     for (const row of rows) keys.push(row.key.subarray(LEASE_KEY_BYTES));
     const last = rows.at(-1);
     if (last === undefined || rows.length < ATTACHED_PAGE_ROWS) return keys;
-    from = new Uint8Array(last.key.length + 1);
-    from.set(last.key);
+    from = keyAfter(last.key);
   }
 }

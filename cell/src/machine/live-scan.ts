@@ -5,7 +5,7 @@
 import type { KeyRange } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import type { Row, StoreReader } from "../store/types.ts";
-import { compareBytes, EMPTY, equalBytes } from "./bytes.ts";
+import { compareBytes, EMPTY, equalBytes, keyAfter } from "./bytes.ts";
 import type { KeyStates } from "./key-states.ts";
 import { INDEX_PREFIX_BYTES, indexKey, LIVE, TOMBSTONE } from "./keys.ts";
 import type { KeyRecord } from "./records.ts";
@@ -29,12 +29,6 @@ export function spanOf(range: KeyRange): KeySpan | undefined {
   if (rangeEnd === undefined) return { from: key, to: keyAfter(key) };
   if (rangeEnd.length === 0) return { from: key, to: undefined };
   return compareBytes(key, rangeEnd) < 0 ? { from: key, to: rangeEnd } : undefined;
-}
-
-export function keyAfter(key: Uint8Array): Uint8Array {
-  const after = new Uint8Array(key.length + 1);
-  after.set(key);
-  return after;
 }
 
 /** One key met by a scan: a cached or changed record, or a row of the store. Deleted keys have `live` false. */

@@ -17,7 +17,7 @@ import type { LogIndex } from "../raft/types.ts";
 import type { StoreReader } from "../store/types.ts";
 import type { MachineParts } from "./apply.ts";
 import { applyEntries } from "./apply.ts";
-import { EMPTY } from "./bytes.ts";
+import { EMPTY, keyAfter } from "./bytes.ts";
 import { ClientTable } from "./clients.ts";
 import { compactSlice } from "./compaction.ts";
 import { refusal } from "./failures.ts";
@@ -25,7 +25,6 @@ import { readHistory, retentionDue, stateAt, strayHistory } from "./history.ts";
 import { KeyStates } from "./key-states.ts";
 import { leaseKey } from "./keys.ts";
 import { attachedKeys, leaseRecord, LeaseTable, readLeaseRecord } from "./leases.ts";
-import { keyAfter } from "./live-scan.ts";
 import { PendingRows } from "./pending-rows.ts";
 import { orderedRefusal } from "./ordered-range.ts";
 import { rangeRefusal, readRange } from "./range.ts";
@@ -76,8 +75,9 @@ export interface LoadableMachine extends Machine {
   /** Makes the state of a fresh cell. @returns its rows, to be written before anything is read. */
   bootstrap(options?: BootstrapOptions): readonly RowMutation[];
   /**
-   * Raises the revision and the counters of lease and client ids by `by`, that of namespaces by less, outside of the log: for a cell that goes on
-   * without those who know how far they had got. Its rows are among those of the next apply.
+   * Raises the revision and the counters of lease and client ids by `by`, that of namespaces by less, outside of the
+   * log: for a cell that goes on without those who know how far they had got. Its rows are among those of the next
+   * apply.
    */
   lift(by: number): void;
   /**

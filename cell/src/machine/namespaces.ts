@@ -4,10 +4,10 @@
  */
 import type { Failure } from "@lockstep/gateway/coordinator";
 import type { Keyspace, StoreReader } from "../store/types.ts";
+import { keyAfter } from "./bytes.ts";
 import type { ApplyContext } from "./context.ts";
 import { refusal } from "./failures.ts";
 import { META_REMOVAL, metaKey, namespaceKey } from "./keys.ts";
-import { keyAfter } from "./live-scan.ts";
 import type { MachineState, NamespaceRemoval } from "./state.ts";
 import type { CreateNamespaceCommand, DeleteNamespaceCommand, RowMutation } from "./types.ts";
 

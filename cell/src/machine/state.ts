@@ -3,7 +3,7 @@ import type { Revision } from "@lockstep/gateway/coordinator";
 import { assert } from "../invariant.ts";
 import type { LogIndex } from "../raft/types.ts";
 import type { StoreReader } from "../store/types.ts";
-import { EMPTY } from "./bytes.ts";
+import { EMPTY, keyAfter } from "./bytes.ts";
 import { ByteReader, ByteWriter, getUint32 } from "./codec/primitives.ts";
 import {
   CELL_NAMESPACE,
@@ -129,8 +129,7 @@ export class MachineState {
       for (const { key, value } of rows) this.readNamespaceRow(key, value);
       const last = rows.at(-1);
       if (last === undefined || rows.length < META_PAGE_ROWS) break;
-      from = new Uint8Array(last.key.length + 1);
-      from.set(last.key);
+      from = keyAfter(last.key);
     }
   }
 

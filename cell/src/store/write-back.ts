@@ -10,7 +10,7 @@
  * barrier anyway, and the log is applied again from there. Rows of `history` may be further: they are written again,
  * byte for byte the same. The deletion of one is not repeated by anything, so such a batch goes down as a whole.
  */
-import { Arena, compareBytes, EMPTY } from "../bytes.ts";
+import { Arena, compareBytes, EMPTY, keyAfter } from "../bytes.ts";
 import { assertKey, scanWanted } from "./bounds.ts";
 import {
   type Keyspace,
@@ -355,10 +355,4 @@ function ahead(one: Row, other: WaitingRow, reverse: boolean): number {
 
 function bytesOf({ key, value }: Row): number {
   return key.length + value.length;
-}
-
-function keyAfter(key: Uint8Array): Uint8Array {
-  const after = new Uint8Array(key.length + 1);
-  after.set(key);
-  return after;
 }

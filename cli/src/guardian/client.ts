@@ -3,7 +3,8 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import type { Session } from "@lockstep/client";
-import type { Clocks, GuardianMessage } from "./guard.ts";
+import { readClocks } from "./clocks.ts";
+import type { GuardianMessage } from "./guard.ts";
 
 /** COMMAND's environment has the run's mark under this name. */
 export const RUN_VARIABLE = "LOCKSTEP_LOCK_RUN";
@@ -69,7 +70,7 @@ export class Guardian {
   watch(session: Session): void {
     const tell = (): void => {
       // Before what is left is read: a stop in between must not move the deadline.
-      const { monotonicMs, wallMs } = now();
+      const { monotonicMs, wallMs } = readClocks();
       const leftMs = session.remainingMs();
       if (leftMs <= 0) return;
       this.#send({ kind: "deadline", monotonicMs: monotonicMs + leftMs, wallMs: wallMs + leftMs });
@@ -104,9 +105,4 @@ export class Guardian {
   #send(message: GuardianMessage): void {
     if (!this.#isGone) this.#process.stdin?.write(`${JSON.stringify(message)}\n`);
   }
-}
-
-function now(): Clocks {
-  const [seconds, nanoseconds] = process.hrtime();
-  return { monotonicMs: seconds * 1000 + nanoseconds / 1_000_000, wallMs: Date.now() };
 }

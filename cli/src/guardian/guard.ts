@@ -1,5 +1,7 @@
 /** When a command has to be stopped: pure, the clocks are handed in. */
 
+import type { Clocks } from "./clocks.ts";
+
 /** What the command line tells its guardian, one JSON object a line. */
 export type GuardianMessage =
   /** COMMAND runs. */
@@ -10,11 +12,6 @@ export type GuardianMessage =
   | { readonly kind: "stop" }
   /** COMMAND has ended. */
   | { readonly kind: "ended" };
-
-export interface Clocks {
-  readonly monotonicMs: number;
-  readonly wallMs: number;
-}
 
 export type Step = "wait" | "term" | "kill";
 

@@ -4,7 +4,8 @@
  * comes any more, the last one holds. Started by client.ts with: grace in ms, the run's mark.
  */
 import { createInterface } from "node:readline";
-import { Guard, type Clocks, type GuardianMessage } from "./guard.ts";
+import { readClocks } from "./clocks.ts";
+import { Guard, type GuardianMessage } from "./guard.ts";
 import { lookAt, processesOf, signalProcess, type ProcessRef } from "./processes.ts";
 
 /** How often it looks at the clocks: one long timer would sleep with the machine. */
@@ -22,11 +23,6 @@ let killRounds = 0;
 /** COMMAND has ended and will not begin, or nobody is there any more who could begin it. */
 let isOver = false;
 
-function now(): Clocks {
-  const [seconds, nanoseconds] = process.hrtime();
-  return { monotonicMs: seconds * 1000 + nanoseconds / 1_000_000, wallMs: Date.now() };
-}
-
 function receive(message: GuardianMessage): void {
   switch (message.kind) {
     case "started":
@@ -36,7 +32,7 @@ function receive(message: GuardianMessage): void {
       guard.lastsUntil(message);
       return;
     case "stop":
-      guard.stop(now());
+      guard.stop(readClocks());
       look();
       return;
     case "ended":
@@ -48,7 +44,7 @@ function receive(message: GuardianMessage): void {
 }
 
 function look(): void {
-  const step = guard.look(now());
+  const step = guard.look(readClocks());
   if (step === "wait") return;
   // Before it was told that COMMAND runs, the mark alone tells what belongs to it.
   const members = processesOf(command ?? { pid: -1, startedAt: "none" }, mark ?? "", except);
@@ -75,7 +71,7 @@ lines.on("line", (line) => receive(JSON.parse(line) as GuardianMessage));
 // The command line is gone without a word: nobody renews, and nobody waits for COMMAND.
 lines.on("close", () => {
   isOver = true;
-  guard.stop(now());
+  guard.stop(readClocks());
   look();
 });
 setInterval(look, LOOK_MS);

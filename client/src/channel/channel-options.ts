@@ -29,8 +29,6 @@ export interface ChannelElsewhere {
   readonly leases: LeaseBook;
   /** A request is given up; its answer says what became of it. */
   cancel(id: number, code: "cancelled" | "deadline-exceeded", message: string): void;
-  /** All leases end here. */
-  endLeases(): void;
 }
 
 export interface ExecuteOptions {

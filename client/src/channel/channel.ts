@@ -263,8 +263,7 @@ export class Channel {
     this.#sweep.close();
     this.#silence.close();
     this.#identities?.close();
-    this.#keeper.endAll();
-    this.#elsewhere?.endLeases();
+    this.leases.endAll();
     this.#watches.endAll(closedError());
     for (const request of this.#requests.active()) {
       if (request.state === "abandoned") continue;

@@ -86,6 +86,8 @@ export interface LeaseBook {
   hold(lease: HeldLease): void;
   /** Stops renewing without a word to the cell. */
   drop(lease: HeldLease): void;
+  /** The client is closed. */
+  endAll(): void;
 }
 
 interface SentRenewal {

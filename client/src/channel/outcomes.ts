@@ -38,6 +38,10 @@ export function unreadable(cause: unknown): LockstepError {
   return new LockstepError("protocol-error", "unknown", "the member's answer cannot be read", { cause });
 }
 
+export function withoutResult(): LockstepError {
+  return new LockstepError("protocol-error", "unknown", "an answer without a result");
+}
+
 export function closedError(): LockstepError {
   return new LockstepError("closed", "not-applied", "the client was closed");
 }

@@ -44,7 +44,6 @@ export function openChannel(options: ConnectOptions): Channel {
       links: client,
       leases: client.leases,
       cancel: (id, code, message) => client.cancel({ id, code, message }),
-      endLeases: () => client.leases.close("closed"),
     };
   });
 }

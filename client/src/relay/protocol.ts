@@ -1,17 +1,11 @@
 /** What the main thread and the thread that holds the channel say to each other. Frames are those of the wire protocol. */
+import type { ChannelOptions } from "../channel/channel-options.ts";
 import type { LeaseEndReason } from "../channel/leases.ts";
 import type { TlsOptions, TlsPaths } from "../channel/tls.ts";
 import type { OperationOutcome } from "../errors.ts";
 
 /** What the thread's channel is made of. */
-export interface RelayOptions {
-  readonly endpoints: readonly string[];
-  readonly namespace: string;
-  readonly epoch: number;
-  readonly deadlineMs: number;
-  readonly identity: "client" | "none";
-  readonly requestsMax: number;
-  readonly pendingBytesMax: number;
+export interface RelayOptions extends Omit<ChannelOptions, "transport" | "runtime"> {
   readonly tls?: { readonly options: TlsOptions } | { readonly paths: TlsPaths };
   /** When the main loop was last seen to turn. */
   readonly pulse: SharedArrayBuffer;

@@ -137,7 +137,7 @@ export class RelayClient implements LinkSource {
     clearInterval(this.#beat);
     const reason = new Error("the thread that held the client's connection has ended");
     this.#events.gone(new LockstepError("unavailable", "not-applied", reason.message));
-    this.leases.close("local-deadline");
+    this.leases.endAll("local-deadline");
     this.#events.lost(this.#link, reason);
     this.#events.connection(false);
   }
@@ -212,8 +212,8 @@ export class RelayLeases implements LeaseBook {
     held.lease.onEnd(reason);
   }
 
-  /** All end, and so does every one that comes. */
-  close(kind: "closed" | "local-deadline"): void {
+  /** All end, and so does every one that comes. Default: the client is closed. */
+  endAll(kind: "closed" | "local-deadline" = "closed"): void {
     this.#over ??= kind;
     clearInterval(this.#watchdog);
     for (const { lease } of [...this.#leases.values()]) {

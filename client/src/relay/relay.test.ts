@@ -240,7 +240,6 @@ describe("the port between the threads", () => {
       return {
         ...{ links: client, leases: client.leases },
         cancel: () => undefined,
-        endLeases: () => client.leases.close("closed"),
       };
     });
     const ended = new Promise((resolve) => {

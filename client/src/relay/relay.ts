@@ -5,8 +5,8 @@
  */
 import type { Channel } from "../channel/channel.ts";
 import { HeldLease } from "../channel/leases.ts";
+import { withoutResult } from "../channel/outcomes.ts";
 import type { ChannelWatch, WatchListener } from "../channel/watches.ts";
-import { LockstepError } from "../errors.ts";
 import type { Runtime } from "../runtime.ts";
 import { bytesOfRaw } from "../wire/results.ts";
 import type { coordination } from "@lockstep/proto";
@@ -249,8 +249,4 @@ export class Relay implements Disposable {
     this.#heldBack.clear();
     for (const watch of waiting) watch.resume();
   }
-}
-
-function withoutResult(): LockstepError {
-  return new LockstepError("protocol-error", "unknown", "an answer without a result");
 }

@@ -2,6 +2,7 @@
 import { coordination } from "@lockstep/proto";
 import type { LockstepError } from "../errors.ts";
 import type { Cause, CellInfo, WatchBatch, WatchEvent } from "../types.ts";
+import { emptyServerFrame } from "../wire/frames.ts";
 import { varintSize, Writer } from "../wire/writer.ts";
 
 const RESPONSE = 0x0a;
@@ -16,7 +17,7 @@ type ServerFrame = coordination.ServerFrame;
 
 export class ServerFrameBuilder {
   readonly #writer = new Writer();
-  #rest = emptyFrame();
+  #rest = emptyServerFrame();
   #hasRest = false;
   #restBytes = 0;
   /** Of this frame, so that watches to which the same happened share one encoding. */
@@ -83,7 +84,7 @@ export class ServerFrameBuilder {
       const rest = coordination.ServerFrame.encode(this.#rest).finish();
       this.#writer.reserve(rest.length);
       this.#writer.bytes(rest, rest.length);
-      this.#rest = emptyFrame();
+      this.#rest = emptyServerFrame();
       this.#hasRest = false;
       this.#restBytes = 0;
       this.#batches.clear();
@@ -108,19 +109,6 @@ export class ServerFrameBuilder {
     writer.varint(content.length);
     writer.bytes(content, content.length);
   }
-}
-
-function emptyFrame(): ServerFrame {
-  return {
-    responses: [],
-    renewAck: undefined,
-    watchCreated: [],
-    watchEvents: [],
-    watchProgress: [],
-    watchEnded: [],
-    leaseEnded: [],
-    info: undefined,
-  };
 }
 
 const OUTCOMES = {

@@ -1,5 +1,6 @@
 import { Server, ServerCredentials, type ServerDuplexStream } from "@grpc/grpc-js";
 import { coordination } from "@lockstep/proto";
+import { emptyServerFrame } from "../wire/frames.ts";
 import { FakeStore } from "./fake-store.ts";
 
 type Stream = ServerDuplexStream<coordination.ClientFrame, coordination.ServerFrame>;
@@ -30,17 +31,7 @@ interface OpenWatch {
 }
 
 export function serverFrame(parts: Partial<coordination.ServerFrame>): coordination.ServerFrame {
-  return {
-    responses: [],
-    renewAck: undefined,
-    watchCreated: [],
-    watchEvents: [],
-    watchProgress: [],
-    watchEnded: [],
-    leaseEnded: [],
-    info: undefined,
-    ...parts,
-  };
+  return { ...emptyServerFrame(), ...parts };
 }
 
 /** One member of a cell, in memory, over a real grpc-js server on loopback. Members may share a store. */

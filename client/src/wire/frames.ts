@@ -101,3 +101,17 @@ function readCold(frame: Buffer, handler: FrameHandler): void {
     }
   }
 }
+
+/** A frame that says nothing, to fill in. */
+export function emptyServerFrame(): coordination.ServerFrame {
+  return {
+    responses: [],
+    renewAck: undefined,
+    watchCreated: [],
+    watchEvents: [],
+    watchProgress: [],
+    watchEnded: [],
+    leaseEnded: [],
+    info: undefined,
+  };
+}

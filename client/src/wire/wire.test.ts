@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { coordination } from "@lockstep/proto";
 import { LockstepError } from "../errors.ts";
-import { readServerFrame } from "./frames.ts";
+import { emptyServerFrame, readServerFrame } from "./frames.ts";
 import { mapResult } from "./mapping.ts";
 import { writeGet, writePut, writeRaw } from "./requests.ts";
 import { readResult } from "./results.ts";
@@ -191,16 +191,7 @@ test("a server frame read by hand has the responses and the other parts that wer
   fc.assert(
     fc.property(parts, (sent) => {
       const frame = Buffer.from(coordination.ServerFrame.encode(sent).finish());
-      const got: coordination.ServerFrame = {
-        responses: [],
-        renewAck: undefined,
-        watchCreated: [],
-        watchEvents: [],
-        watchProgress: [],
-        watchEnded: [],
-        leaseEnded: [],
-        info: undefined,
-      };
+      const got = emptyServerFrame();
       readServerFrame(frame, {
         response: (id, start, end, failure) =>
           got.responses.push({
