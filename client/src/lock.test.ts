@@ -111,7 +111,10 @@ test("an acquire whose outcome is unknown takes its key back", async () => {
     broken = true;
     return { kind: "execute-and-break" };
   };
-  await assert.rejects(client.lock("job", { session }), { code: "connection-lost", outcome: "unknown" });
+  await assert.rejects(client.lock("job", { session, waitMs: 0 }), {
+    code: "connection-lost",
+    outcome: "unknown",
+  });
   assert.equal(keyOf(member, "job"), undefined);
 });
 

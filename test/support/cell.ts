@@ -2,12 +2,14 @@ import { admin } from "@lockstep/proto";
 import type { ChannelCredentials } from "@grpc/grpc-js";
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
-import { createWriteStream, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createWriteStream, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AdminApi } from "./admin.ts";
+import { ClientProxy } from "./client-proxy.ts";
 import { PeerProxy } from "./peer-proxy.ts";
 import { freePortBlock } from "./ports.ts";
+import type { LinkRule } from "./proxied-link.ts";
 import { until } from "./until.ts";
 
 const MAIN = new URL("../../cell/src/main.ts", import.meta.url).pathname;
@@ -20,6 +22,10 @@ export interface CellOptions {
   readonly flags?: readonly string[];
   /** Members reach each other through proxies, so that they can be cut off from each other. */
   readonly proxied?: boolean;
+  /** Clients reach members through proxies, so that one process can be cut off (`shapeClients`). */
+  readonly proxiedClients?: boolean;
+  /** More environment for one member, known by its name. */
+  readonly envOf?: (name: string) => Readonly<Record<string, string>>;
   /** Flags of one member alone, known by its name. */
   readonly flagsOf?: (name: string) => readonly string[];
   /** How the test speaks with the admin API. Default: in plain text. */
@@ -34,6 +40,8 @@ export class MemberProcess {
   /** Replaced when the test has new certificates. */
   adminApi: AdminApi;
   readonly #flags: readonly string[];
+  /** Added to this process's own. */
+  env: Readonly<Record<string, string>> = {};
   #child: ChildProcess | undefined;
   #exit: Promise<number | undefined> = Promise.resolve(undefined);
 
@@ -77,6 +85,7 @@ export class MemberProcess {
     });
     const child = spawn(process.execPath, [...args, ...this.#flags, ...flags], {
       stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, ...this.env },
     });
     const log = createWriteStream(`${this.directory}.log`, { flags: "a" });
     child.stdout.pipe(log, { end: false });
@@ -117,6 +126,7 @@ export class TestCell {
   readonly members: MemberProcess[] = [];
   readonly #options: CellOptions;
   readonly #proxies = new Map<string, PeerProxy>();
+  readonly #clientProxies = new Map<string, ClientProxy>();
 
   private constructor(options: CellOptions) {
     this.#options = options;
@@ -148,9 +158,14 @@ export class TestCell {
     return this.members.filter((member) => member.running);
   }
 
-  /** Client addresses of all members. */
+  /** Client addresses of all members: of their proxies, where they have some. */
   get endpoints(): string[] {
-    return this.members.map((member) => member.address(0));
+    return this.members.map((member) => member.address(this.#options.proxiedClients === true ? 6 : 0));
+  }
+
+  /** From now on, each process's connections to members are treated so. */
+  shapeClients(rule: (pid: number) => LinkRule): void {
+    for (const proxy of this.#clientProxies.values()) proxy.shape(rule);
   }
 
   joinFlags(): string[] {
@@ -158,15 +173,20 @@ export class TestCell {
   }
 
   async addProcess(name: string): Promise<MemberProcess> {
-    const base = await freePortBlock(6);
+    const base = await freePortBlock(7);
     const { adminCredentials, flagsOf } = this.#options;
     const flags = [...(this.#options.flags ?? []), ...(flagsOf?.(name) ?? [])];
     if (this.#options.proxied === true) {
       this.#proxies.set(name, await PeerProxy.start(base + 5, base + 2));
       flags.push("--advertise-peer", `127.0.0.1:${String(base + 5)}`);
     }
+    if (this.#options.proxiedClients === true) {
+      this.#clientProxies.set(name, await ClientProxy.start(base + 6, base));
+      flags.push("--advertise-client", `127.0.0.1:${String(base + 6)}`);
+    }
     const directory = join(this.directory, name);
     const member = new MemberProcess(name, directory, base, flags, adminCredentials?.());
+    member.env = this.#options.envOf?.(name) ?? {};
     this.members.push(member);
     return member;
   }
@@ -239,11 +259,18 @@ export class TestCell {
     return digest;
   }
 
+  /** Copies what the members have said, for whoever looks into a failure. */
+  keepLogs(folder: string): void {
+    mkdirSync(folder, { recursive: true });
+    for (const member of this.members) writeFileSync(join(folder, `${member.name}.log`), member.log());
+  }
+
   /** Ends all processes and removes the folder, unless LOCKSTEP_KEEP is set. */
   async stop(): Promise<void> {
     await Promise.all(this.members.map((member) => member.kill("SIGKILL")));
     for (const member of this.members) member.adminApi.close();
     for (const proxy of this.#proxies.values()) proxy.close();
+    for (const proxy of this.#clientProxies.values()) proxy.close();
     if (process.env["LOCKSTEP_KEEP"] === undefined) rmSync(this.directory, { recursive: true, force: true });
   }
 }

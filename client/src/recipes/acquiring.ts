@@ -1,8 +1,11 @@
+import { Backoff } from "../backoff.ts";
 import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
+import { isPassing, pauseUntil } from "./persist.ts";
 import { onSessionLost } from "./session-end.ts";
 
+/** How something is acquired. */
 export interface AcquireOptions {
   /** What is acquired lives as long as this session. */
   readonly session: Session;
@@ -29,7 +32,10 @@ export interface Wait {
   readonly watchKey: boolean;
 }
 
-/** Runs `work` under everything that may end it; what it throws then says which of them it was. */
+/**
+ * Runs `work` under everything that may end it; what it throws then says which of them it was. Whoever waits does so
+ * through an outage, too: `work` begins anew after a failure that passes, of which it has left nothing behind.
+ */
 export async function acquiring<T>(
   client: Client,
   what: string,
@@ -44,18 +50,18 @@ export async function acquiring<T>(
   const unsubscribe = onSessionLost(session, () => stop.abort(session.lost.reason));
   if (signal?.aborted === true) onAbort();
   else signal?.addEventListener("abort", onAbort, { once: true });
+  const outage: Outage = { failure: undefined };
   const cancelTimer =
     waitMs === undefined || waitMs === 0
       ? undefined
-      : client.runtime.schedule(() => stop.abort(timedOut(what)), waitMs);
+      : client.runtime.schedule(() => stop.abort(timedOut(what, outage.failure)), waitMs);
+  const wait: Wait = {
+    ...{ what, session, stop: stop.signal },
+    once: waitMs === 0,
+    watchKey: options.watchKey ?? true,
+  };
   try {
-    return await work({
-      what,
-      session,
-      stop: stop.signal,
-      once: waitMs === 0,
-      watchKey: options.watchKey ?? true,
-    });
+    return await (wait.once ? work(wait) : throughOutages(client, wait, { work, outage }));
   } catch (error) {
     // Waiting ends when the session ends, whatever else went wrong at the same time.
     throw session.lost.aborted ? session.lost.reason : error;
@@ -63,6 +69,29 @@ export async function acquiring<T>(
     cancelTimer?.();
     unsubscribe();
     signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+/** Why nothing is got on with at present; undefined: nothing stands in the way. */
+interface Outage {
+  failure: LockstepError | undefined;
+}
+
+async function throughOutages<T>(
+  client: Client,
+  wait: Wait,
+  { work, outage }: { readonly work: (wait: Wait) => Promise<T>; readonly outage: Outage },
+): Promise<T> {
+  const backoff = new Backoff(client.runtime);
+  for (;;) {
+    try {
+      return await work(wait);
+    } catch (error) {
+      if (wait.stop.aborted || !isPassing(error)) throw error;
+      outage.failure = error;
+      await pauseUntil(client, wait.stop, backoff.nextMs(error.retryAfterMs));
+      throwUnwanted(wait);
+    }
   }
 }
 
@@ -87,12 +116,15 @@ export function throwUnwanted(wait: Wait): void {
   wait.session.assertAlive();
 }
 
-export function timedOut(what: string): LockstepError {
-  return new LockstepError(
-    "lock-timeout",
-    "not-applied",
-    `${what} was not free in time: somebody else holds it`,
-  );
+/** @param outage why the cell could not be asked for a part of the time */
+export function timedOut(what: string, outage?: LockstepError): LockstepError {
+  const why =
+    outage === undefined
+      ? "somebody else holds it"
+      : `somebody else holds it, or the cell could not be asked (${outage.message})`;
+  return new LockstepError("lock-timeout", "not-applied", `${what} was not free in time: ${why}`, {
+    cause: outage,
+  });
 }
 
 function cancelled(what: string, cause: unknown): LockstepError {

@@ -10,6 +10,7 @@ import { Queue } from "./queue.ts";
 import { tokenToString } from "./token.ts";
 import { TreeView } from "./tree-view.ts";
 
+/** How a holder is asked. */
 export interface AskOptions {
   /** The request stands as long as this session. */
   readonly session: Session;
@@ -23,6 +24,7 @@ export interface RevocationRequest extends LockState {
   readonly reason: string;
 }
 
+/** How a holder listens to requests. */
 export interface AskedOptions {
   /** Told what the listener throws, and what ends the listening if it ends by itself. */
   readonly onError: OnError;
@@ -46,7 +48,9 @@ export async function askHolder(
   const { session, signal, reason = "" } = options;
   const what = `the request for "${holder.keyText}"`;
   const queue = new Queue(client, { own: requestsOf(holder.keyText, holder.createRevision) });
-  return acquiring(client, what, signal === undefined ? { session } : { session, signal }, async (wait) => {
+  // There is nothing to wait for: it stands at once, or not at all.
+  const once = { session, waitMs: 0, ...(signal === undefined ? {} : { signal }) };
+  return acquiring(client, what, once, async (wait) => {
     const { place } = await queue.enter(wait, { fields: { reason } });
     return new Claim(client, { session, what, watchKey: false, ...place });
   });

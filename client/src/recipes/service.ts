@@ -12,6 +12,7 @@ import { fieldsOf, lockState, ownerMark, type LockState } from "./owner.ts";
 import { StandingRegistration, type KeepRegisteredOptions } from "./standing-registration.ts";
 import { TreeView, type ViewSubscription } from "./tree-view.ts";
 
+/** How an endpoint is registered. */
 export interface RegisterOptions<T> {
   /** The endpoint is there as long as this session. */
   readonly session: Session;
@@ -22,6 +23,7 @@ export interface RegisterOptions<T> {
   readonly signal?: AbortSignal;
 }
 
+/** How the set of endpoints is read. */
 export interface EndpointsOptions<T> {
   /** Makes a `T` of the JSON that an endpoint gave, and throws when it is none: that endpoint is left out. */
   readonly parse: (json: unknown) => T;
@@ -101,7 +103,9 @@ export class Service<T> {
     const key = `${this.#prefix}${id}`;
     const value = encode(client, session, options.value);
     const what = `the endpoint "${id}" of "${this.name}"`;
-    return acquiring(client, what, signal === undefined ? { session } : { session, signal }, async (wait) => {
+    // There is nothing to wait for: an id is free or it is not.
+    const once = { session, waitMs: 0, ...(signal === undefined ? {} : { signal }) };
+    return acquiring(client, what, once, async (wait) => {
       const remove =
         (condition: { readonly createRevision: number } | { readonly value: string }) =>
         (call: CallOptions): Promise<TxnResult> =>
@@ -196,11 +200,13 @@ export class Endpoints<T> implements AsyncDisposable {
     return deliver(this.#client, this.changes(options), listener, options.onError);
   }
 
+  /** Ends the set: it changes no more. */
   close(): void {
     this.#view.close();
     this.#feed.end();
   }
 
+  /** {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     this.close();
     return Promise.resolve();

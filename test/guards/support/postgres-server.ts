@@ -108,15 +108,34 @@ export class CommitOrder {
    * The column `token` of each row that was inserted into the table, in the order of the commits. Ends the watch.
    */
   async tokens(table: string): Promise<number[]> {
+    const rows = await this.rows(table);
+    return rows.flatMap((row) => {
+      const token = row.get("token");
+      return token === undefined ? [] : [Number(token)];
+    });
+  }
+
+  /** Each row that was inserted into the table, as text by column, in the order of the commits. Ends the watch. */
+  async rows(table: string): Promise<ReadonlyMap<string, string>[]> {
     const { rows } = await this.#client.query<{ data: string }>(
       "SELECT data FROM pg_logical_slot_get_changes($1, NULL, NULL, 'include-xids', '0')",
       [this.#slot],
     );
     await this.#client.query("SELECT pg_drop_replication_slot($1)", [this.#slot]);
-    const insert = new RegExp(`^table public\\.${table}: INSERT: .*\\btoken\\[bigint\\]:(\\d+)`);
-    return rows.flatMap(({ data }) => {
-      const token = insert.exec(data)?.[1];
-      return token === undefined ? [] : [Number(token)];
-    });
+    const insert = `table public.${table}: INSERT: `;
+    return rows.flatMap(({ data }) =>
+      data.startsWith(insert) ? [columnsOf(data.slice(insert.length))] : [],
+    );
   }
+}
+
+/** `token[bigint]:7 worker[text]:'w1'`, as test_decoding writes it. */
+function columnsOf(text: string): ReadonlyMap<string, string> {
+  const column = /(\w+)\[[^\]]+\]:(?:'((?:[^']|'')*)'|(\S+))/g;
+  return new Map(
+    [...text.matchAll(column)].map(([, name = "", quoted, plain = ""]) => [
+      name,
+      quoted?.replaceAll("''", "'") ?? plain,
+    ]),
+  );
 }

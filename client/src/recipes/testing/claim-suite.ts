@@ -132,7 +132,18 @@ export function claimSuite(recipe: ClaimRecipe): void {
   test(`${name}: a creation whose outcome is unknown is taken back`, async () => {
     const { member, client, session } = await world({ identity: "none" });
     once(member, { kind: "execute-and-break" }, "creation");
-    await assert.rejects(acquire(client, { session }), { outcome: "unknown" });
+    await assert.rejects(acquire(client, { session, waitMs: 0 }), { outcome: "unknown" });
+    assert.deepEqual(keysIn(member), []);
+  });
+
+  test(`${name}: whoever waits does so through an outage, and leaves nothing of a failed try behind`, async () => {
+    const { member, client, session } = await world({ identity: "none" });
+    once(member, { kind: "execute-and-break" }, "creation");
+    const claim = await acquire(client, { session });
+    claim.assertHeld();
+    assert.equal(keysIn(member).length, keysEach);
+    assert.ok(keysIn(member).includes(claim.key));
+    await claim.release();
     assert.deepEqual(keysIn(member), []);
   });
 
@@ -146,7 +157,7 @@ export function claimSuite(recipe: ClaimRecipe): void {
       queueMicrotask(() => member.breakStreams());
       return { kind: "swallow" };
     };
-    await assert.rejects(acquire(client, { session }), { outcome: "unknown" });
+    await assert.rejects(acquire(client, { session, waitMs: 0 }), { outcome: "unknown" });
     assert.deepEqual(keysIn(member), []);
     late?.();
     assert.equal(keysIn(member).length, keysEach);
