@@ -12,7 +12,7 @@ import { parseArgs } from "node:util";
 import { compileWorkspace } from "./build/compile.ts";
 import { emitDeclarations } from "./build/declarations.ts";
 import { assembleImage, workspacesOf, type ImageName } from "./build/image.ts";
-import { SHIPPED, stagePackage } from "./build/packages.ts";
+import { SHIPPED, stagePublished } from "./build/packages.ts";
 
 const root = join(import.meta.dirname, "..");
 const { values } = parseArgs({
@@ -42,6 +42,6 @@ if (values.image !== undefined) {
   compile(SHIPPED);
   emitDeclarations(root, SHIPPED);
   for (const workspace of values.packages === undefined ? [] : SHIPPED) {
-    stagePackage(root, workspace, resolve(values.packages ?? "", workspace));
+    await stagePublished(root, workspace, resolve(values.packages ?? "", workspace));
   }
 }

@@ -13,6 +13,7 @@ const steps: readonly { readonly name: string; readonly command: readonly string
   { name: "types", command: [bin("tsc"), "-p", "tsconfig.json"] },
   { name: "pure folders are free of Node", command: [bin("tsc"), "-p", "cell/tsconfig.pure.json"] },
   { name: "lint and import arrows", command: [bin("eslint"), "--max-warnings", "0", "."] },
+  { name: "API reference", command: [bin("typedoc"), "--options", "client/typedoc.mjs", "--emit", "none"] },
   { name: "tidy", command: [process.execPath, "scripts/tidy.ts"] },
 ];
 

@@ -106,7 +106,10 @@ run("conformance", ["test/conformance/*.test.ts", "test/conformance/etcd/npm/*.t
 // Against a real PostgreSQL, Redis and S3-like server, which they bring.
 run("guards", ["test/guards/*.test.ts"], { concurrency: 1 });
 run("recipes", ["test/recipes/**/*.test.ts"], { concurrency: 1 });
+// As it is published, in an empty project, on the oldest Node that it allows too.
+run("package", ["test/package/*.test.ts"], { concurrency: 1 });
 run("cluster", ["test/{cluster,torture}/**/*.test.ts"], { concurrency: 1 });
+run("zoo", ["test/zoo/**/*.test.ts"], { concurrency: 1, timeoutMs: LONG_TEST_MS_MAX });
 if (nightly) runEtcdClients();
 if (nightly) runProgram("torture", "test/torture/main.ts", ["--minutes", "10"]);
 if (nightly) runProgram("kubernetes", "e2e/src/main.ts", []);

@@ -15,7 +15,9 @@ import { renderSuites } from "./suite-text.ts";
 import { runFailover } from "./suites/failover.ts";
 import { runGrowth } from "./suites/growth.ts";
 import { runLarge } from "./suites/large.ts";
+import { runLocks } from "./suites/locks.ts";
 import { runSessions } from "./suites/sessions.ts";
+import { runStartup } from "./suites/startup.ts";
 import { runStorm } from "./suites/storm.ts";
 import { runTable } from "./suites/table.ts";
 import { renderTable } from "./table.ts";
@@ -72,6 +74,8 @@ async function runSuites(context: BenchContext): Promise<Results> {
     sessions: wanted.has("sessions") ? await runSessions(context) : [],
     growth: wanted.has("growth") ? await runGrowth(context) : [],
     storm: wanted.has("storm") ? await runStorm(context) : [],
+    startup: wanted.has("startup") ? await runStartup(context) : [],
+    locks: wanted.has("locks") ? await runLocks(context) : [],
   };
 }
 

@@ -11,7 +11,7 @@ describe("the bench's options", () => {
     const options = parseOptions([]);
     assert.deepEqual(options?.workloads, WORKLOADS);
     assert.deepEqual(options.systems, ["etcd", "lockstep"]);
-    assert.deepEqual(options.suites, ["table", "failover", "large", "sessions"]);
+    assert.deepEqual(options.suites, ["table", "failover", "large", "sessions", "startup", "locks"]);
     assert.equal(options.rounds, 3);
     assert.equal(options.isFull, true);
   });

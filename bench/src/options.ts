@@ -4,7 +4,16 @@ import { selectWorkloads, WORKLOADS, type Workload } from "./workloads.ts";
 export type SystemName = "etcd" | "lockstep" | "lockstep-etcd-api";
 
 /** In the order in which they run. */
-export const SUITES = ["table", "failover", "large", "sessions", "growth", "storm"] as const;
+export const SUITES = [
+  "table",
+  "failover",
+  "large",
+  "sessions",
+  "growth",
+  "storm",
+  "startup",
+  "locks",
+] as const;
 export type SuiteName = (typeof SUITES)[number];
 
 /** What the suites do by default, and what --scale makes of it. */
@@ -60,7 +69,11 @@ Suites                                                                          
   growth     put and get against 1,000 to 10,000,000 keys (etcd: to 1,000,000)             20 min   30 GB
   storm      50,000 streams over 500 connections, and 5,000 connections, lose their
              member: how long until all are served again (Lockstep only)                    3 min    1 GB
-  Without --suite: table, failover, large and sessions.
+  startup    programs that begin: from the import of the built client to the first answer,
+             15 with its thread and 15 without (Lockstep only)                             30 s     1 GB
+  locks      10,000 locks that one process only holds: heap and processor time of each;
+             hand-overs (Lockstep only)                                                     2 min    1 GB
+  Without --suite: table, failover, large, sessions, startup and locks.
 
 Options
   --quick              3 s a workload after 2 s of warm-up, 1 round, without the suites and workloads that take minutes
@@ -85,7 +98,7 @@ Options
 
 How to read the result: bench/README.md and docs/performance.md`;
 
-const DEFAULT_SUITES: readonly SuiteName[] = ["table", "failover", "large", "sessions"];
+const DEFAULT_SUITES: readonly SuiteName[] = ["table", "failover", "large", "sessions", "startup", "locks"];
 const KEYS = 100_000;
 const KILLS = 5;
 const TTL_SECONDS = 60;

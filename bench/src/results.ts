@@ -2,7 +2,9 @@ import type { SystemName } from "./options.ts";
 import type { Failover } from "./suites/failover.ts";
 import type { GrowthPoint } from "./suites/growth.ts";
 import type { LargeResult } from "./suites/large.ts";
+import type { LocksResult } from "./suites/locks.ts";
 import type { SessionsResult } from "./suites/sessions.ts";
+import type { StartupResult } from "./suites/startup.ts";
 import type { StormResult } from "./suites/storm.ts";
 import type { Measurement } from "./suites/table.ts";
 
@@ -14,6 +16,8 @@ export interface Results {
   readonly sessions: readonly SessionsResult[];
   readonly growth: readonly GrowthPoint[];
   readonly storm: readonly StormResult[];
+  readonly startup: readonly StartupResult[];
+  readonly locks: readonly LocksResult[];
 }
 
 export type Labels = Readonly<Record<SystemName, string>>;
@@ -26,6 +30,8 @@ export function hasFailures(results: Results): boolean {
     ...results.large,
     ...results.sessions,
     ...results.storm,
+    ...results.startup,
+    ...results.locks,
   ];
   return runs.some((run) => run.failure !== undefined);
 }

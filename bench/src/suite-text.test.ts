@@ -4,7 +4,16 @@ import type { Stage } from "./load-report.ts";
 import type { Results } from "./results.ts";
 import { bytesEach, estimateBytes, renderSuites } from "./suite-text.ts";
 
-const NOTHING: Results = { table: [], failover: [], large: [], sessions: [], growth: [], storm: [] };
+const NOTHING: Results = {
+  table: [],
+  failover: [],
+  large: [],
+  sessions: [],
+  growth: [],
+  storm: [],
+  startup: [],
+  locks: [],
+};
 const labels = { etcd: "etcd", lockstep: "Lockstep", "lockstep-etcd-api": "Lockstep, etcd API" };
 
 function stage(fields: Partial<Stage>): Stage {

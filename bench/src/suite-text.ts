@@ -182,6 +182,58 @@ function stormLines({ storm }: Results): readonly string[] {
   return ["", "served again after the leader of all of them was killed, Lockstep", ...grid(rows)];
 }
 
+function startupLines({ startup }: Results): readonly string[] {
+  if (startup.length === 0) return [];
+  const rows = [["", "import", "thread up", "connected", "first answer", "all", "fastest", "slowest"]];
+  for (const { where, parts, fastestMs, slowestMs } of startup) {
+    if (parts === undefined) continue;
+    const { importMs, threadMs, connectedMs, firstAnswerMs, totalMs } = parts;
+    const times = [importMs, threadMs, connectedMs, firstAnswerMs, totalMs, fastestMs, slowestMs];
+    const name = where === "thread" ? "with its thread" : "worker: false";
+    rows.push([name, ...times.map((ms) => `${ms?.toFixed(1) ?? "-"} ms`)]);
+  }
+  return [
+    "",
+    "a program begins, Lockstep: medians of each part, from import to the first answer",
+    ...grid(rows),
+  ];
+}
+
+function locksLines({ locks }: Results): readonly string[] {
+  const [one] = locks;
+  if (one?.report === undefined) return [];
+  const { unwatched, watched, roundTrip, handOvers } = one.report;
+  const held = [
+    ["", "locks", "acquired/s", "heap each", "resident each", "idle, of a core", "of which a lock"],
+  ];
+  for (const [name, idle] of [
+    ["watchKey: false", unwatched],
+    ["watched", watched],
+  ] as const) {
+    held.push([
+      name,
+      whole(idle.locks),
+      whole(idle.acquiredPerSecond),
+      `${whole(idle.heapBytesEach)} B`,
+      `${whole(idle.residentBytesEach)} B`,
+      `${(idle.idleCoreShare * 100).toFixed(2)} %`,
+      `${((idle.idleCoreShare * 1e6) / idle.locks).toFixed(2)} µs/s`,
+    ]);
+  }
+  const passed = [["", "p50", "p99"]];
+  for (const { what, p50Ms, p99Ms } of [roundTrip, ...handOvers]) {
+    passed.push([what === "put" ? "a put, to compare" : what, `${millis(p50Ms)} ms`, `${millis(p99Ms)} ms`]);
+  }
+  return [
+    "",
+    "locks that one process only holds, over one session, Lockstep",
+    ...grid(held),
+    "",
+    "hand-over, Lockstep: from the call of release to the next owner's return",
+    ...grid(passed),
+  ];
+}
+
 function stallLines({ table, large }: Results): readonly string[] {
   const rows = [["", "max", "p99.99"]];
   const add = (
@@ -211,6 +263,10 @@ function failureLines(results: Results): readonly string[] {
     ),
     ...results.large.flatMap((one) => (one.failure === undefined ? [] : [["large", one.failure] as const])),
     ...results.storm.flatMap((one) => (one.failure === undefined ? [] : [["storm", one.failure] as const])),
+    ...results.startup.flatMap((one) =>
+      one.failure === undefined ? [] : [["startup", one.failure] as const],
+    ),
+    ...results.locks.flatMap((one) => (one.failure === undefined ? [] : [["locks", one.failure] as const])),
   ];
   return failed.map(([suite, failure]) => `  FAILED: ${suite}: ${failure}`);
 }
@@ -224,6 +280,8 @@ export function renderSuites(results: Results, labels: Labels): string {
     ...sessionsLines(results, labels),
     ...growthLines(results, labels),
     ...stormLines(results),
+    ...startupLines(results),
+    ...locksLines(results),
     ...failureLines(results),
   ].join("\n");
 }

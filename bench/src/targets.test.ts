@@ -6,7 +6,16 @@ import type { Results } from "./results.ts";
 import type { Measurement } from "./suites/table.ts";
 import { judge, renderTargets, TARGETS, type Verdict } from "./targets.ts";
 
-const NOTHING: Results = { table: [], failover: [], large: [], sessions: [], growth: [], storm: [] };
+const NOTHING: Results = {
+  table: [],
+  failover: [],
+  large: [],
+  sessions: [],
+  growth: [],
+  storm: [],
+  startup: [],
+  locks: [],
+};
 const labels = { etcd: "etcd", lockstep: "Lockstep", "lockstep-etcd-api": "Lockstep, etcd API" };
 
 function measured(system: SystemName, workload: string, fields: Partial<LoadReport>): Measurement {

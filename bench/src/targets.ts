@@ -94,6 +94,10 @@ const expirySlowdown: Target["read"] = (results, system) => {
   return before === undefined || during === undefined ? undefined : during / before;
 };
 
+/** As a client is by default: with its thread. */
+const startup: Target["read"] = (results, system) =>
+  system === "lockstep" ? results.startup.find((one) => one.where === "thread")?.parts?.totalMs : undefined;
+
 /** The rows of the table of targets, in its order. */
 export const TARGETS: readonly Target[] = [
   {
@@ -177,6 +181,10 @@ export const TARGETS: readonly Target[] = [
       better: "lower",
     },
     ...{ must: absolute(100), aim: absolute(20), read: stall },
+  },
+  {
+    ...{ work: "start of a client to its first answer", figure: "median", unit: "ms", better: "lower" },
+    ...{ must: absolute(100), aim: absolute(50), read: startup },
   },
 ];
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import type { coordination } from "@lockstep/proto";
+import type * as coordination from "@lockstep/proto/coordination";
 import { connect, LockstepError, type Client, type ConnectOptions } from "./index.ts";
 import { FakeMember, type FakeMemberOptions } from "./testing/fake-cell.ts";
 import { FakeStore } from "./testing/fake-store.ts";

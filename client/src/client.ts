@@ -2,6 +2,7 @@ import { toWireRange, type Bytes, type RangeInput } from "./bytes.ts";
 import type { Channel } from "./channel/channel.ts";
 import { withoutResult } from "./channel/outcomes.ts";
 import type { Completion } from "./channel/pending.ts";
+import { DIAGNOSTICS, observed } from "./diagnostics.ts";
 import { LockstepError } from "./errors.ts";
 import type { ConnectOptions } from "./options.ts";
 import { Barrier } from "./recipes/barrier.ts";
@@ -62,7 +63,7 @@ const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 export async function connect(options: ConnectOptions): Promise<Client> {
   if (options.endpoints.length === 0) throw new TypeError("connect needs at least one endpoint");
   const runtime = options.runtime ?? REAL_RUNTIME;
-  const channel = openChannel(options);
+  const channel = await openChannel(options);
   await untilGreeted(channel, runtime, options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS);
   return new Client(channel, runtime);
 }
@@ -103,8 +104,9 @@ export class Client {
     return this.channel.info;
   }
 
+  /** Writes a key. @returns the stored key and its revision */
   put(key: Bytes, value: Bytes, options: PutOptions = {}): Promise<PutResult> {
-    return this.#call(options, (completion) =>
+    return this.#call("put", options, (completion) =>
       this.channel.putWith(key, value, completion, options),
     ) as Promise<PutResult>;
   }
@@ -118,6 +120,7 @@ export class Client {
     return result.kvs[0];
   }
 
+  /** The keys of a range, or one key, with their values. */
   range(range: RangeInput, options: RangeOptions = {}): Promise<RangeResult> {
     return this.#execute("range", encodeRange(range, options), false, options);
   }
@@ -127,10 +130,12 @@ export class Client {
     return this.#execute("delete", encodeDelete(range, options), true, options);
   }
 
+  /** Runs a transaction given as data; {@link transaction} is the same with types. */
   txn(txn: Txn, options: CallOptions = {}): Promise<TxnResult> {
     return this.#execute("txn", encodeTxn(txn), true, options);
   }
 
+  /** Grants a lease, which nobody renews: a {@link session} is one that is. */
   leaseGrant(options: LeaseGrantOptions): Promise<LeaseGrantResult> {
     return this.#execute("lease-grant", encodeLeaseGrant(options), true, options);
   }
@@ -141,6 +146,7 @@ export class Client {
     return this.#execute("lease-revoke", operation, true, options);
   }
 
+  /** How long a lease lasts, and on demand which keys hang on it. */
   leaseTimeToLive(
     leaseId: LeaseId,
     options: CallOptions & { readonly keys?: boolean } = {},
@@ -270,6 +276,7 @@ export class Client {
     this.channel.close();
   }
 
+  /** {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     this.close();
     return Promise.resolve();
@@ -282,7 +289,7 @@ export class Client {
     options: CallOptions,
   ): Promise<Extract<OperationResult, { kind: K }>> {
     const { deadlineMs } = options;
-    return this.#call(options, (completion) =>
+    return this.#call(kind, options, (completion) =>
       this.channel.execute(
         operation,
         deadlineMs === undefined ? { mutation } : { mutation, deadlineMs },
@@ -298,7 +305,21 @@ export class Client {
     ) as Promise<Extract<OperationResult, { kind: K }>>;
   }
 
-  #call(options: CallOptions, send: (completion: Completion) => number): Promise<OperationResult> {
+  #call(
+    operation: string,
+    options: CallOptions,
+    send: (completion: Completion) => number,
+  ): Promise<OperationResult> {
+    return observed(DIAGNOSTICS.call, this.runtime, {
+      work: () => this.#send(options, send),
+      told: ({ startedAtMs, durationMs, error }) => ({
+        ...{ operation, startedAtMs, durationMs },
+        ...(error === undefined ? {} : { error }),
+      }),
+    });
+  }
+
+  #send(options: CallOptions, send: (completion: Completion) => number): Promise<OperationResult> {
     const { signal } = options;
     if (signal?.aborted === true) return Promise.reject(cancelledError(signal, "not-applied"));
     return new Promise((resolve, reject) => {

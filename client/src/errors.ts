@@ -1,5 +1,3 @@
-import { coordination } from "@lockstep/proto";
-
 /**
  * Whether an operation took effect. `unknown`: it may or may not have; read the state before acting on it.
  * Only `not-applied` may be repeated blindly.
@@ -64,6 +62,7 @@ export type ErrorCode =
   | "internal"
   | (string & {});
 
+/** What an error may know besides. */
 export interface LockstepErrorDetails {
   readonly retryAfterMs?: number;
   readonly compactRevision?: number;
@@ -93,24 +92,6 @@ export class LockstepError extends Error {
     if (details.retryAfterMs !== undefined) this.retryAfterMs = details.retryAfterMs;
     if (details.compactRevision !== undefined) this.compactRevision = details.compactRevision;
   }
-}
-
-export function outcomeFromWire(outcome: coordination.Outcome): OperationOutcome {
-  switch (outcome) {
-    case coordination.Outcome.NOT_APPLIED:
-      return "not-applied";
-    case coordination.Outcome.APPLIED:
-      return "applied";
-    default:
-      return "unknown";
-  }
-}
-
-export function errorFromFailure(failure: coordination.Failure): LockstepError {
-  return new LockstepError(failure.code, outcomeFromWire(failure.outcome), failure.message, {
-    ...(failure.retryAfterMs > 0 ? { retryAfterMs: failure.retryAfterMs } : {}),
-    ...(failure.compactRevision > 0 ? { compactRevision: failure.compactRevision } : {}),
-  });
 }
 
 /** Refusals that pass by themselves: another member, or the same one a moment later, will serve the request. */

@@ -3,7 +3,7 @@ export type { ConnectOptions } from "./options.ts";
 export { tlsFromFiles } from "./channel/tls.ts";
 export type { TlsFileSource, TlsOptions, TlsPaths, TlsSource } from "./channel/tls.ts";
 export { LockstepError } from "./errors.ts";
-export type { ClientErrorCode, ErrorCode, OperationOutcome } from "./errors.ts";
+export type { ClientErrorCode, ErrorCode, LockstepErrorDetails, OperationOutcome } from "./errors.ts";
 export { Session } from "./session.ts";
 export type { SessionOptions, SessionState } from "./session.ts";
 export { Claim, whileHeld } from "./recipes/claim.ts";
@@ -35,10 +35,27 @@ export { DoubleBarrier, Participation } from "./recipes/double-barrier.ts";
 export type { DoubleBarrierOptions } from "./recipes/double-barrier.ts";
 export type { AskedOptions, AskOptions, RevocationRequest } from "./recipes/revocation.ts";
 export { ConditionFailedError, Transaction, TransactionSteps } from "./recipes/transaction.ts";
-export type { Committed, FailedCondition, Refused } from "./recipes/transaction.ts";
+export type {
+  Committed,
+  DeleteStepOptions,
+  FailedCondition,
+  GetStepOptions,
+  PutStepOptions,
+  Refused,
+} from "./recipes/transaction.ts";
 export type { OnError } from "./recipes/callbacks.ts";
 export { lockState } from "./recipes/owner.ts";
 export type { LockState } from "./recipes/owner.ts";
+export { DIAGNOSTICS, DiagnosticsChannel } from "./diagnostics.ts";
+export type {
+  AcquireMessage,
+  CallMessage,
+  Diagnostics,
+  ReleaseMessage,
+  SessionEnd,
+  SessionMessage,
+  Span,
+} from "./diagnostics.ts";
 export { Watch } from "./watch.ts";
 export type { WatchOptions } from "./watch.ts";
 export { KeyValue, NO_LEASE_ID } from "./types.ts";
@@ -64,6 +81,7 @@ export type {
   PutResult,
   RangeOptions,
   RangeResult,
+  RegisterClientResult,
   Txn,
   TxnResult,
   TxnStep,
@@ -75,14 +93,12 @@ export { prefixEnd } from "./bytes.ts";
 export type { Bytes, RangeInput, WireRange } from "./bytes.ts";
 // Below the promises: for routers, load generators and the simulator.
 export { Channel } from "./channel/channel.ts";
-export type { ChannelElsewhere, ChannelOptions, ExecuteOptions } from "./channel/channel-options.ts";
+export type { ChannelOptions, ExecuteOptions } from "./channel/channel-options.ts";
 export type { Completion } from "./channel/pending.ts";
 export { ChannelWatch } from "./channel/watches.ts";
 export type { WatchListener, WatchSpec } from "./channel/watches.ts";
-export { HeldLease, LeaseKeeper } from "./channel/leases.ts";
-export type { LeaseEndReason, SendTime } from "./channel/leases.ts";
-export { GrpcTransport } from "./channel/grpc.ts";
+export { HeldLease } from "./channel/leases.ts";
+export type { LeaseBook, LeaseEndReason, SendTime } from "./channel/leases.ts";
 export type { FrameLink, FrameSink, Transport } from "./channel/transport.ts";
-export { encodeOperation } from "./wire/operations.ts";
 export { REAL_RUNTIME } from "./runtime.ts";
 export type { Runtime } from "./runtime.ts";

@@ -2,6 +2,7 @@ import type { TlsSource } from "./channel/tls.ts";
 import type { Transport } from "./channel/transport.ts";
 import type { Runtime } from "./runtime.ts";
 
+/** Where and how a client connects. */
 export interface ConnectOptions {
   /** `host:port` of members' client listeners; any of them will do, more are learned. At least one. */
   readonly endpoints: readonly string[];

@@ -1,5 +1,3 @@
-import { randomUUID } from "node:crypto";
-
 /**
  * Clock, timers and chance, handed in so that the simulator can own them.
  */
@@ -21,11 +19,13 @@ export interface Runtime {
 // Longer delays overflow Node's timers and would fire at once.
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
+/** The process's own clocks, timers and chance. */
 export const REAL_RUNTIME: Runtime = {
   now: () => performance.now(),
   wallNow: () => Date.now(),
   random: () => Math.random(),
-  uuid: () => randomUUID(),
+  // The global one: its module is loaded when the first is drawn, and not when the program starts.
+  uuid: () => crypto.randomUUID(),
   schedule(callback, delayMs) {
     const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), TIMER_MS_MAX));
     return () => clearTimeout(timer);

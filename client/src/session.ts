@@ -1,5 +1,6 @@
 import type { Client } from "./client.ts";
 import { HeldLease, type LeaseEndReason } from "./channel/leases.ts";
+import { DIAGNOSTICS, type SessionEnd } from "./diagnostics.ts";
 import { LockstepError } from "./errors.ts";
 import type { CallOptions, Cause, LeaseId } from "./types.ts";
 
@@ -52,6 +53,7 @@ export class Session implements AsyncDisposable {
     this.owner = fields.owner;
   }
 
+  /** Use `client.session()`. */
   static async open(client: Client, options: SessionOptions): Promise<Session> {
     const { runtime } = client;
     const owner = options.owner ?? "";
@@ -72,7 +74,8 @@ export class Session implements AsyncDisposable {
     const { channel } = client;
     channel.leases.hold(lease);
     session.#unsubscribe = channel.onConnection((connected) => session.#connection(connected));
-    session.#connection(channel.connected);
+    if (!channel.connected) session.#state = "suspended";
+    session.#tell();
     return session;
   }
 
@@ -121,7 +124,7 @@ export class Session implements AsyncDisposable {
     if (lease === undefined || lease.over) return;
     const leftMs = lease.leftMs();
     this.#client.channel.leases.drop(lease);
-    this.#end(new LockstepError("session-lost", "not-applied", "the session was closed"));
+    this.#end("closed", new LockstepError("session-lost", "not-applied", "the session was closed"));
     if (leftMs <= 0) return;
     try {
       await this.#client.leaseRevoke(this.leaseId, { deadlineMs: Math.min(CLOSE_MS_MAX, leftMs) });
@@ -130,22 +133,34 @@ export class Session implements AsyncDisposable {
     }
   }
 
+  /** {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
 
   #onEnd(reason: LeaseEndReason): void {
-    this.#end(lostError(reason.kind, reason.cause));
+    const { kind, cause } = reason;
+    this.#end(kind === "local-deadline" ? "deadline" : kind, lostError(kind, cause));
   }
 
-  #end(error: LockstepError): void {
+  #end(end: SessionEnd, error: LockstepError): void {
     this.#unsubscribe();
     this.#become("lost");
     this.#lost.abort(error);
+    this.#tell(end);
   }
 
   #connection(connected: boolean): void {
-    if (this.#state !== "lost") this.#become(connected ? "connected" : "suspended");
+    const state = connected ? "connected" : "suspended";
+    if (this.#state === "lost" || this.#state === state) return;
+    this.#become(state);
+    this.#tell();
+  }
+
+  #tell(end?: SessionEnd): void {
+    if (!DIAGNOSTICS.session.hasSubscribers) return;
+    const { leaseId, owner, state } = this;
+    DIAGNOSTICS.session.publish({ leaseId, owner, state, ...(end === undefined ? {} : { end }) });
   }
 
   #become(state: SessionState): void {

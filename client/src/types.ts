@@ -3,6 +3,7 @@ import type { Bytes } from "./bytes.ts";
 /** Id of a lease: a positive int63 as a decimal string. `"0"`: none. */
 export type LeaseId = string;
 
+/** The lease of a key that hangs on none. */
 export const NO_LEASE_ID: LeaseId = "0";
 
 /** Bounds one call. */
@@ -84,6 +85,7 @@ export interface DeleteOptions extends CallOptions {
   readonly returnPrevious?: boolean;
 }
 
+/** What a put did. */
 export interface PutResult {
   readonly kind: "put";
   readonly revision: number;
@@ -94,6 +96,7 @@ export interface PutResult {
   readonly previous?: KeyValue;
 }
 
+/** What a deletion did; `deleted` is 0 when there was nothing. */
 export interface DeleteResult {
   readonly kind: "delete";
   readonly revision: number;
@@ -101,6 +104,7 @@ export interface DeleteResult {
   readonly previous: readonly KeyValue[];
 }
 
+/** The keys of a range, in their order as bytes. */
 export interface RangeResult {
   readonly kind: "range";
   /** The revision that the answer reflects. */
@@ -111,6 +115,7 @@ export interface RangeResult {
   readonly more: boolean;
 }
 
+/** How the key's state is compared with the operand, the state on the left. */
 export type CompareOperator = "=" | "!=" | "<" | ">";
 
 /** A condition on one key's state before the transaction; exactly one of the operands. */
@@ -125,6 +130,7 @@ export interface Compare {
   readonly leaseId?: LeaseId;
 }
 
+/** One step of a transaction; steps are done in order, and a later one sees what an earlier one wrote. */
 export type TxnStep =
   | { readonly put: { readonly key: Bytes; readonly value: Bytes } & Omit<PutOptions, keyof CallOptions> }
   | {
@@ -147,8 +153,10 @@ export interface Txn {
   readonly failure?: readonly TxnStep[];
 }
 
+/** What a step of a transaction did. */
 export type TxnStepResult = PutResult | DeleteResult | RangeResult;
 
+/** Which branch of a transaction was taken, and what it did. */
 export interface TxnResult {
   readonly kind: "txn";
   readonly succeeded: boolean;
@@ -168,6 +176,7 @@ export interface LeaseGrantOptions extends CallOptions {
   readonly owner?: string;
 }
 
+/** A lease that the cell has granted. */
 export interface LeaseGrantResult {
   readonly kind: "lease-grant";
   readonly leaseId: LeaseId;
@@ -175,6 +184,7 @@ export interface LeaseGrantResult {
   readonly revision: number;
 }
 
+/** What the end of a lease did. */
 export interface LeaseRevokeResult {
   readonly kind: "lease-revoke";
   readonly revision: number;
@@ -182,6 +192,7 @@ export interface LeaseRevokeResult {
   readonly deleted: number;
 }
 
+/** A lease as it is now. */
 export interface LeaseTimeToLiveResult {
   readonly kind: "lease-time-to-live";
   readonly revision: number;
@@ -193,12 +204,14 @@ export interface LeaseTimeToLiveResult {
   readonly keys: readonly Buffer[];
 }
 
+/** A lease in a list. */
 export interface LeaseSummary {
   readonly leaseId: LeaseId;
   readonly ttlMs: number;
   readonly owner: string;
 }
 
+/** One page of leases, by id. */
 export interface LeaseListResult {
   readonly kind: "lease-list";
   readonly revision: number;
@@ -206,23 +219,27 @@ export interface LeaseListResult {
   readonly more: boolean;
 }
 
+/** How long each lease lasts now, in the order of asking; 0: it is gone. */
 export interface LeaseRenewResult {
   readonly kind: "lease-renew";
   readonly revision: number;
   readonly remainingMs: readonly number[];
 }
 
+/** A compaction that the cell has taken note of. */
 export interface CompactResult {
   readonly kind: "compact";
   readonly revision: number;
 }
 
+/** The id under which a client's mutations are remembered. */
 export interface RegisterClientResult {
   readonly kind: "register-client";
   readonly clientId: number;
   readonly revision: number;
 }
 
+/** The answer to any operation. */
 export type OperationResult =
   | PutResult
   | DeleteResult
@@ -239,6 +256,7 @@ export type OperationResult =
 /** Why a key or a lease went away. */
 export type Cause = "unknown" | "client" | "lease-expired" | "lease-revoked" | "forced" | "moved";
 
+/** One change of one key. */
 export interface WatchEvent {
   readonly kind: "put" | "delete";
   /** Of a deletion: only key and modRevision. */

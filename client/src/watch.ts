@@ -6,6 +6,7 @@ import type { WatchBatch, WatchEvent } from "./types.ts";
 
 const DEFAULT_BUFFER_EVENTS = 1_024;
 
+/** What a watch is told, from when on. */
 export interface WatchOptions {
   /** First revision wanted; default: the one after the current revision. */
   readonly startRevision?: number;
@@ -104,6 +105,7 @@ export class Watch implements AsyncIterable<WatchEvent>, AsyncDisposable {
     this.#waiter = undefined;
   }
 
+  /** {@link cancel}. */
   [Symbol.asyncDispose](): Promise<void> {
     this.cancel();
     return Promise.resolve();

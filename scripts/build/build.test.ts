@@ -13,9 +13,10 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
+import { bundle, noticesOf } from "./bundle.ts";
 import { productionClosure, type Lockfile } from "./closure.ts";
 import { compileText, compileWorkspace, filesBelow, isShipped } from "./compile.ts";
-import { emitDeclarations } from "./declarations.ts";
+import { emitDeclarations, reachableDeclarations } from "./declarations.ts";
 import { assembleImage, isNeeded, workspacesOf } from "./image.ts";
 import { shippedManifest } from "./packages.ts";
 
@@ -50,9 +51,17 @@ describe("compiling", () => {
       join(folder, "w/src/a.ts"),
       "export class A implements AsyncDisposable {\n  [Symbol.asyncDispose](): Promise<void> {\n    return Promise.resolve();\n  }\n}\n",
     );
+    writeFileSync(
+      join(folder, "w/src/b.ts"),
+      'export { A } from "./a.ts";\nexport type C = import("./a.ts").A;\n',
+    );
     emitDeclarations(folder, ["w"]);
     const text = readFileSync(join(folder, "w/dist/a.d.ts"), "utf8");
     assert.equal(text.match(/asyncDispose/g)?.length, 1, text);
+    assert.deepEqual(readFileSync(join(folder, "w/dist/b.d.ts"), "utf8").match(/"[^"]*"/g), [
+      '"./a.js"',
+      '"./a.js"',
+    ]);
   });
 
   it("tests and what serves them are not shipped", () => {
@@ -114,6 +123,68 @@ describe("a package's manifest", () => {
       () => shippedManifest({ ...manifest, exports: { ".": "./other.js" } }, () => true),
       /exports \./,
     );
+  });
+});
+
+describe("a package that stands alone", () => {
+  const root = join(scratch, "alone");
+  const write = (file: string, text: string): void => {
+    mkdirSync(join(root, file, ".."), { recursive: true });
+    writeFileSync(join(root, file), text);
+  };
+  const notice = "// Copyright somebody\n//\n// Keep this.\n";
+  write(
+    "node_modules/dep/package.json",
+    '{"name":"dep","version":"1.2.3","license":"MIT","main":"index.js"}',
+  );
+  write("node_modules/dep/index.js", `${notice}export const dep = 1;\n`);
+  write("w/shared.ts", "export const shared: string = 'once';\n");
+  write(
+    "w/a.ts",
+    'import { shared } from "./shared.ts";\nimport { dep } from "dep";\nexport const a = shared + dep;\n',
+  );
+  write("w/b.ts", 'import { shared } from "./shared.ts";\nconsole.log(shared);\n');
+
+  it("has the packages that it uses inside, with their notices, and what its files share only once", async () => {
+    const into = join(root, "dist");
+    const foreign = await bundle(root, { "x/a": "w/a.ts", b: "w/b.ts" }, into);
+    assert.deepEqual(foreign, ["node_modules/dep/index.js"]);
+    assert.match(noticesOf(root, foreign), /^dep 1\.2\.3, .*MIT\n\nCopyright somebody\n\nKeep this\.\n$/);
+    const files = filesBelow(into);
+    assert.ok(files.includes("x/a.js") && files.includes("b.js"), files.join(" "));
+    const texts = files.map((file) => readFileSync(join(into, file), "utf8"));
+    assert.equal(texts.filter((text) => text.includes('"once"')).length, 1);
+  });
+
+  it("leaves generated gRPC stubs out, and anything else of that library is refused", async () => {
+    write(
+      "proto/src/gen/stub.ts",
+      'import { makeGenericClientConstructor } from "@grpc/grpc-js";\nexport const Stub = makeGenericClientConstructor({}, "s");\nexport const one = 1;\n',
+    );
+    write("w/uses.ts", 'import { one } from "../proto/src/gen/stub.ts";\nconsole.log(one);\n');
+    await bundle(root, { uses: "w/uses.ts" }, join(root, "stubless"));
+    assert.doesNotMatch(readFileSync(join(root, "stubless/uses.js"), "utf8"), /Stub =|makeGeneric/);
+    write("w/more.ts", 'import { Server } from "@grpc/grpc-js";\nconsole.log(Server);\n');
+    await assert.rejects(bundle(root, { more: "w/more.ts" }, join(root, "more")), /No matching export/);
+  });
+
+  it("is refused when it bundles code without a notice", () => {
+    write("node_modules/dep/bare.js", "export const bare = 1;\n");
+    assert.throws(() => noticesOf(root, ["node_modules/dep/bare.js"]), /bare\.js begins with no notice/);
+  });
+
+  it("declares what its entry points reach, and nothing of another package", () => {
+    const types = join(root, "types");
+    write("types/index.d.ts", 'import type { A } from "./below/a.js";\nexport type { A };\n');
+    write(
+      "types/below/a.d.ts",
+      'import type { X } from "node:stream";\nexport type A = X | import("../b.js").B;\n',
+    );
+    write("types/b.d.ts", "export type B = 1;\n");
+    write("types/unreached.d.ts", 'import "wire";\n');
+    assert.deepEqual(reachableDeclarations(types, ["index"]), ["b.d.ts", "below/a.d.ts", "index.d.ts"]);
+    write("types/b.d.ts", 'export type { B } from "wire";\n');
+    assert.throws(() => reachableDeclarations(types, ["index"]), /b\.d\.ts speaks of wire/);
   });
 });
 

@@ -1,12 +1,25 @@
 // A workspace in the form in which it leaves the repository: compiled, with a package.json that says so.
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { bundle, noticesOf, type Entries } from "./bundle.ts";
+import { reachableDeclarations } from "./declarations.ts";
 
 /** Workspaces that leave the repository, in the order of their arrows. */
 export const SHIPPED: readonly string[] = ["proto", "gateway", "client", "cell", "cli", "operator"];
 
+/** Of the packages that are inside this one. */
+const NOTICES = "THIRD-PARTY-NOTICES";
+
 /** Files besides dist/ that a package has at run time or shows to people. */
-const BESIDES_DIST: readonly string[] = ["bin", "openapi.yaml"];
+const BESIDES_DIST: readonly string[] = ["bin", "openapi.yaml", "README.md", NOTICES];
+
+/**
+ * Workspaces that people install by themselves: each is one package without any other. Named are the files that it
+ * loads by their address and not by an import: they stand beside the one that does.
+ */
+const ALONE: Readonly<Record<string, Entries>> = {
+  client: { "worker-main": "client/src/relay/worker-main.ts" },
+};
 
 export interface Manifest {
   readonly name: string;
@@ -32,9 +45,8 @@ const REPOSITORY_ONLY: ReadonlySet<string> = new Set(["private", "scripts", "dev
 export function shippedManifest(manifest: Manifest, isThere: (file: string) => boolean): Manifest {
   const { exports: sources = {}, ...fields } = manifest;
   const rest = Object.fromEntries(Object.entries(fields).filter(([field]) => !REPOSITORY_ONLY.has(field)));
-  const exports = Object.entries(sources).flatMap(([name, source]): [string, unknown][] => {
-    const stem = typeof source === "string" ? /^\.\/src\/(.+)\.ts$/.exec(source)?.[1] : undefined;
-    if (stem === undefined) throw new Error(`${manifest.name} exports ${name} from what is not in src/`);
+  const exports = Object.keys(sources).flatMap((name): [string, unknown][] => {
+    const stem = stemOf(manifest, name);
     if (!isThere(`dist/${stem}.js`)) return [];
     return [[name, { types: `./dist/${stem}.d.ts`, default: `./dist/${stem}.js` }]];
   });
@@ -45,6 +57,50 @@ export function shippedManifest(manifest: Manifest, isThere: (file: string) => b
     ...(exports.length === 0 ? {} : { exports: Object.fromEntries(exports) }),
     files: ["dist", ...BESIDES_DIST.filter(isThere)],
   };
+}
+
+/** The source of an export: its path in src/, without `.ts`. */
+function stemOf({ name, exports = {} }: Manifest, entry: string): string {
+  const source = exports[entry];
+  const stem = typeof source === "string" ? /^\.\/src\/(.+)\.ts$/.exec(source)?.[1] : undefined;
+  if (stem === undefined) throw new Error(`${name} exports ${entry} from what is not in src/`);
+  return stem;
+}
+
+/** Puts the package that is published into `into` (emptied first). The workspace must have been compiled. */
+export async function stagePublished(root: string, workspace: string, into: string): Promise<void> {
+  const byAddress = ALONE[workspace];
+  if (byAddress === undefined) stagePackage(root, workspace, into);
+  else await stageAlone(root, { workspace, byAddress }, into);
+}
+
+async function stageAlone(
+  root: string,
+  { workspace, byAddress }: { readonly workspace: string; readonly byAddress: Entries },
+  into: string,
+): Promise<void> {
+  const source = join(root, workspace);
+  // Its dependencies are inside.
+  const manifest = { ...readManifest(source), dependencies: {} };
+  const stems = Object.keys(manifest.exports ?? {}).map((name) => stemOf(manifest, name));
+  const sources = stems.map((stem) => [stem, join(workspace, "src", `${stem}.ts`)] as const);
+  rmSync(into, { recursive: true, force: true });
+  const foreign = await bundle(root, { ...Object.fromEntries(sources), ...byAddress }, join(into, "dist"));
+  for (const file of reachableDeclarations(join(source, "dist"), stems)) {
+    mkdirSync(dirname(join(into, "dist", file)), { recursive: true });
+    cpSync(join(source, "dist", file), join(into, "dist", file));
+  }
+  writeFileSync(join(into, NOTICES), noticesOf(root, foreign));
+  cpSync(join(root, "LICENSE"), join(into, "LICENSE"));
+  cpSync(join(source, "README.md"), join(into, "README.md"));
+  writeManifest(
+    shippedManifest(manifest, (file) => existsSync(join(into, file))),
+    into,
+  );
+}
+
+function writeManifest(manifest: Manifest, into: string): void {
+  writeFileSync(join(into, "package.json"), `${JSON.stringify(manifest, undefined, 2)}\n`);
 }
 
 /** Puts the compiled package into `into` (emptied first). The workspace must have been compiled. */
@@ -58,6 +114,5 @@ export function stagePackage(root: string, workspace: string, into: string): voi
     cpSync(join(source, part), join(into, part), { recursive: true });
   }
   cpSync(join(root, "LICENSE"), join(into, "LICENSE"));
-  const manifest = shippedManifest(readManifest(source), isThere);
-  writeFileSync(join(into, "package.json"), `${JSON.stringify(manifest, undefined, 2)}\n`);
+  writeManifest(shippedManifest(readManifest(source), isThere), into);
 }

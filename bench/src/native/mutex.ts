@@ -1,5 +1,4 @@
 import {
-  encodeOperation as encode,
   type Channel,
   type Completion,
   type LockstepError,
@@ -11,6 +10,7 @@ import { runClosedLoop, type Slot, type StartOperation } from "./closed-loop.ts"
 import { describe, type Load } from "./load.ts";
 import { grantAll } from "./operations.ts";
 import { planFromNow } from "./tally.ts";
+import { encodeOperation as encode } from "./encode-operation.ts";
 
 /** Clients that want the same lock. */
 const CONTENDERS = 4;

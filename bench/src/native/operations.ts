@@ -1,14 +1,10 @@
-import {
-  encodeOperation as encode,
-  type Channel,
-  type LockstepError,
-  type OperationResult,
-} from "@lockstep/client";
+import { type Channel, type LockstepError, type OperationResult } from "@lockstep/client";
 import type { coordination } from "@lockstep/proto";
 import { runClosedLoop, type Slot, type StartOperation } from "./closed-loop.ts";
 import type { Corpus, Random } from "./corpus.ts";
 import { problemOf } from "./load.ts";
 import type { Plan } from "./tally.ts";
+import { encodeOperation as encode } from "./encode-operation.ts";
 
 const SET_UP_WIDTH = 256;
 /** Leases in one renewal of a set-up. */

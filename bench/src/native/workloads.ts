@@ -1,10 +1,4 @@
-import {
-  encodeOperation as encode,
-  type Channel,
-  type LockstepError,
-  type OperationResult,
-  type RangeResult,
-} from "@lockstep/client";
+import { type Channel, type LockstepError, type OperationResult, type RangeResult } from "@lockstep/client";
 import { coordination } from "@lockstep/proto";
 import { runClosedLoop, type Slot, type StartOperation } from "./closed-loop.ts";
 import { Corpus, Random } from "./corpus.ts";
@@ -17,6 +11,7 @@ import { scale } from "./scale.ts";
 import { storm } from "./storm.ts";
 import { planFromNow } from "./tally.ts";
 import { watchFanOut } from "./watch.ts";
+import { encodeOperation as encode } from "./encode-operation.ts";
 
 /** Long enough that no lease ends during a run. */
 const LEASE_TTL_MS = 600_000;

@@ -4,6 +4,7 @@ import type { LinkSource } from "./connector.ts";
 import type { LeaseBook } from "./leases.ts";
 import type { Transport } from "./transport.ts";
 
+/** What a channel is made of. */
 export interface ChannelOptions {
   readonly endpoints: readonly string[];
   /** Default: the cell's "default" namespace. */
@@ -31,6 +32,7 @@ export interface ChannelElsewhere {
   cancel(id: number, code: "cancelled" | "deadline-exceeded", message: string): void;
 }
 
+/** How an operation is sent. */
 export interface ExecuteOptions {
   readonly mutation: boolean;
   readonly deadlineMs?: number;

@@ -1,17 +1,18 @@
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { Backoff } from "../backoff.ts";
 import type { Bytes } from "../bytes.ts";
-import { errorFromFailure, isTransient, LockstepError } from "../errors.ts";
+import { isTransient, LockstepError } from "../errors.ts";
 import type { Runtime } from "../runtime.ts";
 import type { CellInfo, OperationResult, PutResult, RangeResult } from "../types.ts";
 import { readServerFrame, type FrameHandler } from "../wire/frames.ts";
-import { mapInfo } from "../wire/mapping.ts";
+import { errorFromFailure, mapInfo } from "../wire/mapping.ts";
 import { rawResult, readResult } from "../wire/results.ts";
 import { requestSizeBound, writeGet, writePut, writeRaw } from "../wire/requests.ts";
 import { Writer } from "../wire/writer.ts";
 import type { ChannelElsewhere, ChannelOptions, ExecuteOptions } from "./channel-options.ts";
 import { Connector, type ConnectorEvents, type Link, type LinkSource } from "./connector.ts";
-import { LeaseKeeper, type LeaseBook } from "./leases.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import type { LeaseBook } from "./leases.ts";
 import {
   asUncertain,
   closedError,
@@ -20,13 +21,15 @@ import {
   otherHistory,
   outcomeIfGivenUp,
   overloaded,
+  tooLate,
   unreadable,
 } from "./outcomes.ts";
 import { RequestTable, type Completion, type PendingRequest } from "./pending.ts";
 import { IdentitySource, REGISTER_CLIENT } from "./registration.ts";
 import { SilenceWatch } from "./silence.ts";
 import { deadlineIn, Sweep } from "./sweep.ts";
-import { WatchRegistry, type ChannelWatch, type WatchListener, type WatchSpec } from "./watches.ts";
+import { WatchRegistry } from "./watch-registry.ts";
+import type { ChannelWatch, WatchListener, WatchSpec } from "./watches.ts";
 
 /** Bounds of a frame; the cell takes 4,096 requests and 4 MiB. */
 const FRAME_REQUESTS_MAX = 4_096;
@@ -68,7 +71,10 @@ export class Channel {
   #lastConnectError: LockstepError | undefined;
   #closed = false;
 
-  /** @param elsewhere makes what stands in for streams and renewals of this channel's own */
+  /**
+   * @param elsewhere makes what stands in for streams and renewals of this channel's own
+   * @internal
+   */
   constructor(options: ChannelOptions, elsewhere?: (events: ConnectorEvents) => ChannelElsewhere) {
     this.#options = options;
     this.#runtime = options.runtime;
@@ -104,8 +110,7 @@ export class Channel {
         ? undefined
         : new IdentitySource(options.runtime, {
             register: (completion) => {
-              const operation = REGISTER_CLIENT;
-              this.execute(operation, { mutation: true, anonymous: true }, completion);
+              this.execute(REGISTER_CLIENT, { mutation: true, anonymous: true }, completion);
             },
             ready: (requests) => this.#requeue(requests),
             refuse: (request, error) => this.#finish(request, error),
@@ -251,12 +256,14 @@ export class Channel {
     this.#finish(request, new LockstepError(code, outcomeIfGivenUp(request), message));
   }
 
+  /** Opens a watch, which goes on over broken streams until it is cancelled or told its end. */
   watch(spec: WatchSpec, listener: WatchListener): ChannelWatch {
     if (this.#closed) throw closedError();
     if (this.#gone !== undefined) throw this.#gone;
     return this.#watches.open(spec, listener);
   }
 
+  /** Ends everything: outstanding requests with `closed`, watches and leases too. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -566,20 +573,14 @@ export class Channel {
 
   /** @returns the next deadline */
   #expire(now: number): number {
+    const unreachable = this.#connector.active === undefined ? this.#lastConnectError : undefined;
     let next = Infinity;
     for (const request of this.#requests.active()) {
       if (request.state === "abandoned") continue;
       if (request.deadlineAt > now) next = Math.min(next, request.deadlineAt);
-      else this.#finish(request, this.#deadlineError(request));
+      else this.#finish(request, tooLate(request, unreachable));
     }
     return next;
-  }
-
-  #deadlineError(request: PendingRequest): LockstepError {
-    const unreachable = this.#connector.active === undefined ? this.#lastConnectError : undefined;
-    return unreachable === undefined
-      ? new LockstepError("deadline-exceeded", outcomeIfGivenUp(request), "no answer within the deadline")
-      : new LockstepError("unavailable", outcomeIfGivenUp(request), unreachable.message);
   }
 
   #indebted(): Link | undefined {

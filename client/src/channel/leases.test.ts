@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { ManualRuntime } from "../testing/manual-runtime.ts";
-import { HeldLease, LeaseKeeper, type LeaseEndReason } from "./leases.ts";
+import { LeaseKeeper } from "./lease-keeper.ts";
+import { HeldLease, type LeaseEndReason } from "./leases.ts";
 
 const TTL = 9_000;
 const MARGIN = 900;

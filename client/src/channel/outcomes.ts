@@ -34,6 +34,14 @@ const SAYS_ALL: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "unsupported",
 ]);
 
+/** @param unreachable why there is no member to talk to, when that is so */
+export function tooLate(request: PendingRequest, unreachable: LockstepError | undefined): LockstepError {
+  const outcome = outcomeIfGivenUp(request);
+  return unreachable === undefined
+    ? new LockstepError("deadline-exceeded", outcome, "no answer within the deadline")
+    : new LockstepError("unavailable", outcome, unreachable.message);
+}
+
 export function unreadable(cause: unknown): LockstepError {
   return new LockstepError("protocol-error", "unknown", "the member's answer cannot be read", { cause });
 }

@@ -1,4 +1,4 @@
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { Backoff } from "../backoff.ts";
 import { isTransient, type LockstepError } from "../errors.ts";
 import type { Runtime } from "../runtime.ts";

@@ -23,14 +23,17 @@ export type { GuardedResource, TokenMode } from "./token.ts";
  * this method, whose errors carry the SQLSTATE in `code` and the detail in `detail`.
  */
 export interface PostgresConnection {
+  /** Runs one statement. */
   query(text: string, values?: unknown[]): Promise<{ readonly command?: string }>;
 }
 
+/** Which resource is guarded, and where its marks are. */
 export interface PostgresGuardOptions extends GuardedResource, SchemaOptions {
   /** Clock and chance. Default: the real ones. */
   readonly runtime?: Runtime;
 }
 
+/** How a guarded transaction runs. */
 export interface TransactionOptions {
   /** Default: `read committed`. */
   readonly isolation?: "read committed" | "repeatable read" | "serializable";

@@ -11,6 +11,7 @@ export const ADMITTED = "OK";
 
 /** Bumped with every change of the Lua below; part of the function's name, so that two versions run side by side. */
 const VERSION = 1;
+/** The Redis Function that {@link GUARD_FUNCTION_LIBRARY} brings. */
 export const FUNCTION_NAME: string = `lockstep_guard_v${String(VERSION)}`;
 const LIBRARY_NAME = FUNCTION_NAME;
 

@@ -16,19 +16,23 @@ export type RedisWord = string | Buffer;
 /** A command and its words, for example `["HSET", "account:7", "balance", "12"]`. */
 export type RedisCommand = readonly RedisWord[];
 
-interface ScriptOptions {
+/** What a script works on, in the words of `redis`. */
+export interface ScriptOptions {
   keys: RedisWord[];
   arguments: RedisWord[];
 }
 
 /** What a client or cluster client of `redis` (node-redis 4 and newer) has; of any other library, an object that does the same. */
 export interface RedisConnection {
+  /** Runs a script that is given as text. */
   eval(script: string, options: ScriptOptions): Promise<unknown>;
+  /** Runs a script that the server knows; rejects with `NOSCRIPT` when it does not. */
   evalSha(sha1: string, options: ScriptOptions): Promise<unknown>;
   /** For `functions: true`. */
   fCall?(name: string, options: ScriptOptions): Promise<unknown>;
 }
 
+/** Which resource is guarded, and where its marks are. */
 export interface RedisGuardOptions extends GuardedResource {
   /**
    * Where the marks of the resource are kept. In Redis Cluster it must fall into the same slot as the guarded keys, so they

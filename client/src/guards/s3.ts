@@ -10,6 +10,7 @@ export type { GuardErrorCode } from "./guard-error.ts";
 export type { Stamp } from "./s3-stamp.ts";
 export { requireConditionalWrites } from "./s3-conditions.ts";
 
+/** A request to be signed and sent. */
 export interface S3Request {
   method: string;
   headers: Record<string, string>;
@@ -21,9 +22,12 @@ export interface S3Request {
 export interface S3Response {
   readonly status: number;
   readonly headers: {
+    /** The header's value. */
     get(name: string): string | null;
+    /** Every header. */
     forEach(callback: (value: string, name: string) => void): void;
   };
+  /** The body. */
   arrayBuffer(): Promise<ArrayBuffer>;
 }
 
@@ -33,6 +37,7 @@ export interface S3Response {
  */
 export type S3Fetch = (url: string, request: S3Request) => Promise<S3Response>;
 
+/** Which object is guarded, and how. */
 export interface S3GuardOptions {
   /** The object's address. One guard guards one object. */
   readonly url: string;
@@ -58,6 +63,7 @@ export interface S3GuardOptions {
   readonly runtime?: Runtime;
 }
 
+/** How a guarded object is put. */
 export interface S3PutOptions {
   /** More headers of the request, such as `content-type` and `x-amz-meta-...`. Not `content-encoding` with a trailer. */
   readonly headers?: Readonly<Record<string, string>>;

@@ -1,5 +1,6 @@
 import { Backoff } from "../backoff.ts";
 import type { Client } from "../client.ts";
+import { DIAGNOSTICS, observed } from "../diagnostics.ts";
 import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
 import { isPassing, pauseUntil } from "./persist.ts";
@@ -20,6 +21,14 @@ export interface AcquireOptions {
   readonly watchKey?: boolean;
 }
 
+/** What somebody wants to acquire. */
+export interface Subject {
+  /** Which recipe: for whoever counts. */
+  readonly recipe: string;
+  /** For people: `the lock "NAME"`. */
+  readonly what: string;
+}
+
 /** How long somebody may and wants to wait, and what ends it. */
 export interface Wait {
   /** For people: `the lock "NAME"`. */
@@ -36,7 +45,30 @@ export interface Wait {
  * Runs `work` under everything that may end it; what it throws then says which of them it was. Whoever waits does so
  * through an outage, too: `work` begins anew after a failure that passes, of which it has left nothing behind.
  */
-export async function acquiring<T>(
+export function acquiring<T>(
+  client: Client,
+  subject: Subject,
+  options: AcquireOptions,
+  work: (wait: Wait) => Promise<T>,
+): Promise<T> {
+  const { owner } = options.session;
+  return observed(DIAGNOSTICS.acquire, client.runtime, {
+    work: () => acquire(client, subject.what, options, work),
+    told: ({ startedAtMs, durationMs, error, result }) => ({
+      ...{ ...subject, owner, startedAtMs, durationMs },
+      ...(error === undefined ? {} : { error }),
+      ...(hasToken(result) ? { token: result.token } : {}),
+    }),
+  });
+}
+
+function hasToken(result: unknown): result is { readonly token: number } {
+  return (
+    typeof result === "object" && result !== null && "token" in result && typeof result.token === "number"
+  );
+}
+
+async function acquire<T>(
   client: Client,
   what: string,
   options: AcquireOptions,

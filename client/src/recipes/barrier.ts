@@ -6,6 +6,7 @@ import { firstDeletions } from "./follow.ts";
 import { ROOTS } from "./names.ts";
 import { persist } from "./persist.ts";
 
+/** How long one waits at a barrier. */
 export interface BarrierWaitOptions {
   /** Wait at most this long. Default: for ever. */
   readonly waitMs?: number;
@@ -49,6 +50,7 @@ export class Barrier {
     return (await this.#client.delete(this.key, options)).deleted > 0;
   }
 
+  /** Whether those who come now wait. */
   async isUp(options: CallOptions = {}): Promise<boolean> {
     return (await this.#client.get(this.key, options)) !== undefined;
   }

@@ -1,4 +1,5 @@
 import type { Client } from "../client.ts";
+import { DIAGNOSTICS } from "../diagnostics.ts";
 import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
 import type { CallOptions, Compare } from "../types.ts";
@@ -36,11 +37,15 @@ export class Claim implements AsyncDisposable {
   #unsubscribe: () => void = () => undefined;
   /** Made when somebody asks for it: most claims of a process that holds thousands are never asked. */
   #held: AbortController | undefined;
+  readonly #sinceMs: number;
   #over: LockstepError | undefined;
   /** The key is known to be gone: there is nothing to release. */
   #gone = false;
 
-  /** Made by a recipe, once the cell has said so. */
+  /**
+   * Made by a recipe, once the cell has said so.
+   * @internal
+   */
   constructor(client: Client, fields: ClaimFields) {
     this.client = client;
     this.session = fields.session;
@@ -48,6 +53,7 @@ export class Claim implements AsyncDisposable {
     this.key = fields.key;
     this.#keys = [fields.key, ...(fields.moreKeys ?? [])];
     this.token = fields.token;
+    this.#sinceMs = client.runtime.now();
     this.#watcher =
       fields.watchKey === false
         ? undefined
@@ -94,7 +100,7 @@ export class Claim implements AsyncDisposable {
    * After its end there is nothing to do, and no network is used.
    */
   async release(options: CallOptions = {}): Promise<void> {
-    this.#end(notHeld(`${this.what} was released`));
+    this.#end(notHeld(`${this.what} was released`), true);
     if (this.#gone || this.session.lost.aborted) return;
     await this.#delete(options);
     this.#gone = true;
@@ -105,7 +111,7 @@ export class Claim implements AsyncDisposable {
    * not be done by then is tried again until the session ends, which frees the claim at last.
    */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#end(notHeld(`${this.what} was released`));
+    this.#end(notHeld(`${this.what} was released`), true);
     if (this.#gone || this.session.lost.aborted) return;
     await insist(this.client, this.session, (options) => this.release(options));
   }
@@ -132,12 +138,18 @@ export class Claim implements AsyncDisposable {
     );
   }
 
-  #end(reason: LockstepError): void {
+  #end(reason: LockstepError, released = false): void {
     if (this.#over !== undefined) return;
     this.#over = reason;
     this.#unsubscribe();
     this.#watcher?.stop();
     this.#held?.abort(reason);
+    if (!DIAGNOSTICS.release.hasSubscribers) return;
+    const { what, token } = this;
+    const { owner } = this.session;
+    const durationMs = this.client.runtime.now() - this.#sinceMs;
+    const startedAtMs = this.client.runtime.wallNow() - durationMs;
+    DIAGNOSTICS.release.publish({ what, token, owner, startedAtMs, durationMs, reason, released });
   }
 }
 

@@ -1,7 +1,7 @@
 import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { KeyValue } from "../types.ts";
-import { acquiring, type AcquireOptions, type Wait } from "./acquiring.ts";
+import { acquiring, type AcquireOptions, type Subject, type Wait } from "./acquiring.ts";
 import { Claim } from "./claim.ts";
 import { firstDeletions, follow, isCompacted } from "./follow.ts";
 import { checkName, keysOf, ROOTS } from "./names.ts";
@@ -11,6 +11,7 @@ import { Queue, type Entered, type Place } from "./queue.ts";
 
 const PARTICIPANTS_MAX = 1_000;
 
+/** What all who take part must agree on. */
 export interface DoubleBarrierOptions {
   /** How many must have come before any goes on, from 1 to 1,000. All who take part must say the same. */
   readonly participants: number;
@@ -20,7 +21,10 @@ export interface DoubleBarrierOptions {
 export class Participation extends Claim {
   readonly #barrier: DoubleBarrier;
 
-  /** Made by {@link DoubleBarrier.enter}. */
+  /**
+   * Made by {@link DoubleBarrier.enter}.
+   * @internal
+   */
   constructor(client: Client, wait: Wait, fields: Place & { readonly barrier: DoubleBarrier }) {
     const { session, what, watchKey } = wait;
     super(client, { session, what, watchKey, key: fields.key, token: fields.token });
@@ -45,6 +49,7 @@ export class DoubleBarrier {
   /** There while the work goes on: who looks late must not wait for those who have left already. */
   readonly #ready: string;
   readonly #queue: Queue;
+  readonly #subject: Subject;
 
   constructor(client: Client, name: string, options: DoubleBarrierOptions) {
     checkName("a double barrier", name);
@@ -59,6 +64,7 @@ export class DoubleBarrier {
     this.#members = `${prefix}members/`;
     this.#ready = `${prefix}ready`;
     this.#queue = new Queue(client, { own: this.#members });
+    this.#subject = { recipe: "double-barrier", what: `the double barrier "${name}"` };
   }
 
   /**
@@ -67,8 +73,7 @@ export class DoubleBarrier {
    *   `waitMs`, `cancelled` by the signal, `session-lost`.
    */
   enter(options: AcquireOptions): Promise<Participation> {
-    const what = `the double barrier "${this.name}"`;
-    return acquiring(this.#client, what, options, async (wait) => {
+    return acquiring(this.#client, this.#subject, options, async (wait) => {
       const entered = await this.#queue.enter(wait, {
         fields: { participants: this.participants },
         ask: [
@@ -92,23 +97,18 @@ export class DoubleBarrier {
     options: Omit<AcquireOptions, "session" | "watchKey">,
   ): Promise<void> {
     const { session } = participation;
-    await acquiring(
-      this.#client,
-      `the double barrier "${this.name}"`,
-      { ...options, session },
-      async (wait) => {
-        await participation.release({ signal: wait.stop });
-        for (;;) {
-          const { kvs, revision } = await persist(this.#client, wait.stop, (call) =>
-            this.#client.range({ prefix: this.#members }, { ...call, limit: 1, keysOnly: true }),
-          );
-          const [other] = kvs;
-          if (other === undefined) break;
-          await firstDeletions(this.#client, other.key, { revision, stop: wait.stop });
-        }
-        await this.#client.delete(this.#ready, { signal: wait.stop });
-      },
-    );
+    await acquiring(this.#client, this.#subject, { ...options, session }, async (wait) => {
+      await participation.release({ signal: wait.stop });
+      for (;;) {
+        const { kvs, revision } = await persist(this.#client, wait.stop, (call) =>
+          this.#client.range({ prefix: this.#members }, { ...call, limit: 1, keysOnly: true }),
+        );
+        const [other] = kvs;
+        if (other === undefined) break;
+        await firstDeletions(this.#client, other.key, { revision, stop: wait.stop });
+      }
+      await this.#client.delete(this.#ready, { signal: wait.stop });
+    });
   }
 
   /** Those before the last one wait for a sign of it: one key that comes, instead of all for all. */

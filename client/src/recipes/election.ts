@@ -11,16 +11,19 @@ import { isPassing, pauseUntil, persist } from "./persist.ts";
 import { Queue, type Place } from "./queue.ts";
 import { askHolder, type AskOptions } from "./revocation.ts";
 
+/** How a candidate runs. */
 export interface CampaignOptions extends AcquireOptions {
   /** What observers see of the leader: an address, mostly. Default: "". */
   readonly value?: string;
 }
 
+/** How an election is observed. */
 export interface ObserveOptions {
   /** Ends the observation quietly. */
   readonly signal?: AbortSignal;
 }
 
+/** How a listener follows what changes. */
 export interface SubscribeOptions extends ObserveOptions {
   /** Told what the listener throws, and what ends the observation: it never ends silently. */
   readonly onError: OnError;
@@ -38,7 +41,10 @@ export class Leadership extends Claim {
   readonly name: string;
   #value: string;
 
-  /** Made by {@link Election.campaign}. */
+  /**
+   * Made by {@link Election.campaign}.
+   * @internal
+   */
   constructor(client: Client, wait: Wait, fields: Place & { readonly name: string; readonly value: string }) {
     const { session, what, watchKey } = wait;
     super(client, { session, what, watchKey, key: fields.key, token: fields.token });
@@ -100,10 +106,15 @@ export class Election {
    */
   campaign(options: CampaignOptions): Promise<Leadership> {
     const value = options.value ?? "";
-    return acquiring(this.#client, `the election "${this.name}"`, options, async (wait) => {
-      const place = await this.#queue.takeTurn(wait, { fields: { value } });
-      return new Leadership(this.#client, wait, { ...place, name: this.name, value });
-    });
+    return acquiring(
+      this.#client,
+      { recipe: "leadership", what: `the election "${this.name}"` },
+      options,
+      async (wait) => {
+        const place = await this.#queue.takeTurn(wait, { fields: { value } });
+        return new Leadership(this.#client, wait, { ...place, name: this.name, value });
+      },
+    );
   }
 
   /** Leads if nobody does and nobody waits for it; undefined: somebody does. */

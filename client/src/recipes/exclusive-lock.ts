@@ -16,13 +16,17 @@ import { ROOTS } from "./names.ts";
 import { lockState, ownerMark, type LockState } from "./owner.ts";
 import { askHolder, type AskOptions } from "./revocation.ts";
 
+/** How a lock is taken. */
 export type LockOptions = AcquireOptions;
 
 /** A held lock. */
 export class Lock extends Claim {
   readonly name: string;
 
-  /** Made by the lock's `acquire`. */
+  /**
+   * Made by the lock's `acquire`.
+   * @internal
+   */
   constructor(
     client: Client,
     wait: Wait,
@@ -60,7 +64,9 @@ export class ExclusiveLock {
    * @throws LockstepError `lock-timeout` after `waitMs`, `cancelled` by the signal, `session-lost`.
    */
   acquire(options: LockOptions): Promise<Lock> {
-    return acquiring(this.#client, `the lock "${this.name}"`, options, (wait) => this.#acquire(wait));
+    return acquiring(this.#client, { recipe: "lock", what: `the lock "${this.name}"` }, options, (wait) =>
+      this.#acquire(wait),
+    );
   }
 
   /** Takes the lock if it is free now; undefined: it is not. */

@@ -40,7 +40,12 @@ export class FairLock {
    *   somebody deleted the place in the queue.
    */
   acquire(options: LockOptions): Promise<Lock> {
-    return acquiring(this.#client, `the fair lock "${this.name}"`, options, (wait) => this.#acquire(wait));
+    return acquiring(
+      this.#client,
+      { recipe: "fair-lock", what: `the fair lock "${this.name}"` },
+      options,
+      (wait) => this.#acquire(wait),
+    );
   }
 
   /** Takes the lock if nobody holds it or waits for it; undefined: somebody does. */
@@ -53,6 +58,7 @@ export class FairLock {
     return whileHeld(await this.acquire(options), work);
   }
 
+  /** Who holds it, and who waits, in the order in which they are served. */
   async inspect(options: CallOptions = {}): Promise<QueueState> {
     const kvs = await this.#queue.list({ ...options, limit: INSPECT_MAX + 1 });
     const [holder, ...waiters] = kvs.map((kv) => lockState(kv));

@@ -15,7 +15,10 @@ export class MultiLockHold extends Claim {
   /** Sorted, each once. */
   readonly names: readonly string[];
 
-  /** Made by the multi-lock. */
+  /**
+   * Made by the multi-lock.
+   * @internal
+   */
   constructor(
     client: Client,
     wait: Wait,
@@ -53,7 +56,7 @@ export class MultiLock {
    */
   acquire(options: LockOptions): Promise<MultiLockHold> {
     const what = `the locks "${this.names.join('", "')}"`;
-    return acquiring(this.#client, what, options, (wait) => this.#acquire(wait));
+    return acquiring(this.#client, { recipe: "multi-lock", what }, options, (wait) => this.#acquire(wait));
   }
 
   /** Takes all locks if all are free now; undefined: one is not. */

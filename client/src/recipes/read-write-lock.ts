@@ -15,7 +15,10 @@ export class ReadWriteHold extends Lock {
   /** `read`: with others who read. `write`: alone. */
   readonly mode: "read" | "write";
 
-  /** Made by the lock. */
+  /**
+   * Made by the lock.
+   * @internal
+   */
   constructor(
     client: Client,
     wait: Wait,
@@ -26,6 +29,7 @@ export class ReadWriteHold extends Lock {
   }
 }
 
+/** A read-write lock as others see it. */
 export interface ReadWriteState {
   readonly readers: readonly LockState[];
   readonly writer: LockState | undefined;
@@ -116,7 +120,7 @@ export class ReadWriteLock {
   #acquire(mode: "read" | "write", options: LockOptions): Promise<ReadWriteHold> {
     const queue = this.#queues[mode];
     const what = `the read-write lock "${this.name}" to ${mode}`;
-    return acquiring(this.#client, what, options, async (wait) => {
+    return acquiring(this.#client, { recipe: `${mode}-lock`, what }, options, async (wait) => {
       const place = await queue.takeTurn(wait);
       return new ReadWriteHold(this.#client, wait, { ...place, name: this.name, mode });
     });

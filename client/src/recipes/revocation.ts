@@ -50,7 +50,7 @@ export async function askHolder(
   const queue = new Queue(client, { own: requestsOf(holder.keyText, holder.createRevision) });
   // There is nothing to wait for: it stands at once, or not at all.
   const once = { session, waitMs: 0, ...(signal === undefined ? {} : { signal }) };
-  return acquiring(client, what, once, async (wait) => {
+  return acquiring(client, { recipe: "revocation-request", what }, once, async (wait) => {
     const { place } = await queue.enter(wait, { fields: { reason } });
     return new Claim(client, { session, what, watchKey: false, ...place });
   });

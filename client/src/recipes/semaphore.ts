@@ -16,6 +16,7 @@ const SLOT_DIGITS = 4;
 /** How many waiters {@link Semaphore.inspect} tells of. */
 const INSPECT_MAX = 1_000;
 
+/** What all who use a semaphore must agree on. */
 export interface SemaphoreOptions {
   /** How many may hold it at once, from 1 to 1,000. All who use it must say the same. */
   readonly permits: number;
@@ -29,13 +30,17 @@ export class Permit extends Lock {
    */
   readonly slot: number;
 
-  /** Made by the semaphore. */
+  /**
+   * Made by the semaphore.
+   * @internal
+   */
   constructor(client: Client, wait: Wait, fields: Place & { readonly name: string; readonly slot: number }) {
     super(client, wait, fields);
     this.slot = fields.slot;
   }
 }
 
+/** A semaphore as others see it. */
 export interface SemaphoreState {
   /** By slot. */
   readonly holders: readonly (LockState & { readonly slot: number })[];
@@ -83,7 +88,12 @@ export class Semaphore {
    *   place in the queue.
    */
   acquire(options: LockOptions): Promise<Permit> {
-    return acquiring(this.#client, `the semaphore "${this.name}"`, options, (wait) => this.#acquire(wait));
+    return acquiring(
+      this.#client,
+      { recipe: "permit", what: `the semaphore "${this.name}"` },
+      options,
+      (wait) => this.#acquire(wait),
+    );
   }
 
   /** Takes a permit if one is free and nobody waits; undefined: not so. */
@@ -96,6 +106,7 @@ export class Semaphore {
     return whileHeld(await this.acquire(options), work);
   }
 
+  /** Who holds its permits, and who waits. */
   async inspect(options: CallOptions = {}): Promise<SemaphoreState> {
     const [{ kvs }, tickets] = await Promise.all([
       this.#client.range({ prefix: this.#slots }, options),

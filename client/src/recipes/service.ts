@@ -105,7 +105,7 @@ export class Service<T> {
     const what = `the endpoint "${id}" of "${this.name}"`;
     // There is nothing to wait for: an id is free or it is not.
     const once = { session, waitMs: 0, ...(signal === undefined ? {} : { signal }) };
-    return acquiring(client, what, once, async (wait) => {
+    return acquiring(client, { recipe: "endpoint", what }, once, async (wait) => {
       const remove =
         (condition: { readonly createRevision: number } | { readonly value: string }) =>
         (call: CallOptions): Promise<TxnResult> =>

@@ -5,6 +5,7 @@ import { ChangeFeed } from "./change-feed.ts";
 import { TreeView, type ViewSubscription } from "./tree-view.ts";
 import { update } from "./update.ts";
 
+/** How a shared value is read. */
 export interface SharedValueOptions<T> {
   /** What holds as long as nobody has set the key. */
   readonly initial: T;
@@ -99,11 +100,13 @@ export class SharedValue<T> implements AsyncDisposable {
     return written;
   }
 
+  /** Ends the following: {@link current} stays as it is. */
   close(): void {
     this.#view.close();
     this.#feed.end();
   }
 
+  /** {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     this.close();
     return Promise.resolve();

@@ -7,6 +7,7 @@ import type { OnError } from "./callbacks.ts";
 import { pauseUntil } from "./persist.ts";
 import type { Registration, Service } from "./service.ts";
 
+/** How an endpoint is kept registered. */
 export interface KeepRegisteredOptions<T> {
   /** Of each session that carries the endpoint: a new one whenever the one before was lost. */
   readonly session: Omit<SessionOptions, "signal">;

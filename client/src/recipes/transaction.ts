@@ -58,9 +58,12 @@ export class ConditionFailedError extends LockstepError {
   }
 }
 
-type PutFields = Omit<PutOptions, keyof CallOptions>;
-type DeleteFields = Omit<DeleteOptions, keyof CallOptions>;
-type GetFields = Omit<RangeOptions, keyof CallOptions | "consistency" | "minRevision">;
+/** What a put of a transaction may ask for. */
+export type PutStepOptions = Omit<PutOptions, keyof CallOptions>;
+/** What a deletion of a transaction may ask for. */
+export type DeleteStepOptions = Omit<DeleteOptions, keyof CallOptions>;
+/** What a read of a transaction may ask for. */
+export type GetStepOptions = Omit<RangeOptions, keyof CallOptions | "consistency" | "minRevision">;
 
 /** Steps of one branch; the type of each one's result is known. */
 export class TransactionSteps<S extends readonly TxnStepResult[]> {
@@ -70,15 +73,21 @@ export class TransactionSteps<S extends readonly TxnStepResult[]> {
     this.steps = steps;
   }
 
-  put(key: Bytes, value: Bytes, options: PutFields = {}): TransactionSteps<readonly [...S, PutResult]> {
+  /** Writes a key. */
+  put(key: Bytes, value: Bytes, options: PutStepOptions = {}): TransactionSteps<readonly [...S, PutResult]> {
     return new TransactionSteps([...this.steps, putStep(key, value, options)]);
   }
 
-  delete(range: RangeInput, options: DeleteFields = {}): TransactionSteps<readonly [...S, DeleteResult]> {
+  /** Deletes a key or a range. */
+  delete(
+    range: RangeInput,
+    options: DeleteStepOptions = {},
+  ): TransactionSteps<readonly [...S, DeleteResult]> {
     return new TransactionSteps([...this.steps, { delete: { ...toWireRange(range), ...options } }]);
   }
 
-  get(range: RangeInput, options: GetFields = {}): TransactionSteps<readonly [...S, RangeResult]> {
+  /** Reads a key or a range. */
+  get(range: RangeInput, options: GetStepOptions = {}): TransactionSteps<readonly [...S, RangeResult]> {
     return new TransactionSteps([...this.steps, { get: { ...toWireRange(range), ...options } }]);
   }
 }
@@ -106,7 +115,10 @@ export class Transaction<
   readonly #client: Client;
   readonly #parts: Parts;
 
-  /** Use `client.transaction()`. */
+  /**
+   * Use `client.transaction()`.
+   * @internal
+   */
   constructor(client: Client, parts: Parts = { conditions: [], steps: [], otherwise: [] }) {
     this.#client = client;
     this.#parts = parts;
@@ -153,15 +165,18 @@ export class Transaction<
     return this.#if({ kind: "compare", compare });
   }
 
-  put(key: Bytes, value: Bytes, options: PutFields = {}): Transaction<readonly [...S, PutResult], F> {
+  /** Writes a key. */
+  put(key: Bytes, value: Bytes, options: PutStepOptions = {}): Transaction<readonly [...S, PutResult], F> {
     return this.#then(putStep(key, value, options));
   }
 
-  delete(range: RangeInput, options: DeleteFields = {}): Transaction<readonly [...S, DeleteResult], F> {
+  /** Deletes a key or a range. */
+  delete(range: RangeInput, options: DeleteStepOptions = {}): Transaction<readonly [...S, DeleteResult], F> {
     return this.#then({ delete: { ...toWireRange(range), ...options } });
   }
 
-  get(range: RangeInput, options: GetFields = {}): Transaction<readonly [...S, RangeResult], F> {
+  /** Reads a key or a range. */
+  get(range: RangeInput, options: GetStepOptions = {}): Transaction<readonly [...S, RangeResult], F> {
     return this.#then({ get: { ...toWireRange(range), ...options } });
   }
 
@@ -211,7 +226,7 @@ export class Transaction<
   }
 }
 
-function putStep(key: Bytes, value: Bytes, options: PutFields): TxnStep {
+function putStep(key: Bytes, value: Bytes, options: PutStepOptions): TxnStep {
   return { put: { key, value, ...options } };
 }
 

@@ -13,6 +13,7 @@ import { isPassing, pauseUntil, persist } from "./persist.ts";
 const DEFAULT_KEYS_MAX = 100_000;
 const PAGE_KEYS = 500;
 
+/** How a view is opened. */
 export interface TreeViewOptions {
   /** More keys than this end the view with `too-many-keys`. Default 100,000. */
   readonly keysMax?: number;
@@ -36,6 +37,7 @@ export type ViewChange =
    */
   | { readonly kind: "snapshot"; readonly reason: "compacted" | "behind"; readonly revision: number };
 
+/** How a listener follows a view. */
 export interface ViewSubscription {
   /** Told what the listener throws, and what ends the view. */
   readonly onError: OnError;
@@ -96,10 +98,12 @@ export class TreeView implements AsyncDisposable {
     return this.#error;
   }
 
+  /** The key's state in this view; undefined: there is no such key. */
   get(key: string): KeyValue | undefined {
     return this.#kvs.get(key);
   }
 
+  /** Whether this view has the key. */
   has(key: string): boolean {
     return this.#kvs.has(key);
   }
@@ -120,12 +124,14 @@ export class TreeView implements AsyncDisposable {
     return deliver(this.#client, this.changes(options), listener, options.onError);
   }
 
+  /** Ends the view: it changes no more. */
   close(): void {
     this.#stop.abort();
     this.#following = false;
     this.#feed.end();
   }
 
+  /** {@link close}. */
   [Symbol.asyncDispose](): Promise<void> {
     this.close();
     return Promise.resolve();

@@ -1,5 +1,5 @@
 /** Takes a ClientFrame apart on the other side of the port: requests in place, the rest through the generated code. */
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { Reader } from "../wire/reader.ts";
 
 export interface RelayedRequest {

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { promisify } from "node:util";
 import { MessageChannel } from "node:worker_threads";
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { Channel } from "../channel/channel.ts";
 import type { ChannelOptions } from "../channel/channel-options.ts";
 import { GrpcTransport } from "../channel/grpc.ts";

@@ -9,7 +9,7 @@ import { withoutResult } from "../channel/outcomes.ts";
 import type { ChannelWatch, WatchListener } from "../channel/watches.ts";
 import type { Runtime } from "../runtime.ts";
 import { bytesOfRaw } from "../wire/results.ts";
-import type { coordination } from "@lockstep/proto";
+import type * as coordination from "@lockstep/proto/coordination";
 import { isMutation, readClientFrame, type RelayedRequest } from "./client-frame.ts";
 import {
   postFrame,

@@ -1,5 +1,5 @@
 /** Puts a ServerFrame together: what the thread's channel was told, for the channel on the main thread. */
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import type { LockstepError } from "../errors.ts";
 import type { Cause, CellInfo, WatchBatch, WatchEvent } from "../types.ts";
 import { emptyServerFrame } from "../wire/frames.ts";

@@ -1,6 +1,6 @@
 /** A member in a thread of its own, for tests that keep their own thread busy. */
 import { parentPort, Worker, workerData } from "node:worker_threads";
-import type { coordination } from "@lockstep/proto";
+import type * as coordination from "@lockstep/proto/coordination";
 import { FakeMember } from "./fake-cell.ts";
 
 type Command =
@@ -62,8 +62,11 @@ export class ThreadedMember implements AsyncDisposable {
 
 function answerOf<Answer>(worker: Worker): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    worker.once("message", resolve);
     worker.once("error", reject);
+    worker.once("message", (answer: Answer) => {
+      worker.off("error", reject);
+      resolve(answer);
+    });
   });
 }
 

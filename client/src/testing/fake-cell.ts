@@ -1,5 +1,5 @@
 import { Server, ServerCredentials, type ServerDuplexStream } from "@grpc/grpc-js";
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { emptyServerFrame } from "../wire/frames.ts";
 import { FakeStore } from "./fake-store.ts";
 

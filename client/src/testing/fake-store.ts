@@ -1,4 +1,4 @@
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 
 interface StoreListener {
   events(events: readonly coordination.WatchEvent[], revision: number): void;

@@ -1,4 +1,4 @@
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { Reader } from "./reader.ts";
 
 /** Takes a server frame apart. Responses come as positions in the frame, not as objects. */

@@ -1,5 +1,5 @@
-import { coordination } from "@lockstep/proto";
-import { LockstepError } from "../errors.ts";
+import * as coordination from "@lockstep/proto/coordination";
+import { LockstepError, type OperationOutcome } from "../errors.ts";
 import {
   KeyValue,
   type Cause,
@@ -136,4 +136,22 @@ export function mapWatchEvent(event: coordination.WatchEvent): WatchEvent {
 export function mapInfo(info: coordination.InfoResponse): CellInfo {
   const { leader, ...rest } = info;
   return leader === undefined ? rest : { ...rest, leader: { ...leader } };
+}
+
+function outcomeFromWire(outcome: coordination.Outcome): OperationOutcome {
+  switch (outcome) {
+    case coordination.Outcome.NOT_APPLIED:
+      return "not-applied";
+    case coordination.Outcome.APPLIED:
+      return "applied";
+    default:
+      return "unknown";
+  }
+}
+
+export function errorFromFailure(failure: coordination.Failure): LockstepError {
+  return new LockstepError(failure.code, outcomeFromWire(failure.outcome), failure.message, {
+    ...(failure.retryAfterMs > 0 ? { retryAfterMs: failure.retryAfterMs } : {}),
+    ...(failure.compactRevision > 0 ? { compactRevision: failure.compactRevision } : {}),
+  });
 }

@@ -1,4 +1,4 @@
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { toBuffer, toWireRange, type RangeInput, type WireRange } from "../bytes.ts";
 import type {
   Compare,

@@ -1,4 +1,4 @@
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { LockstepError } from "../errors.ts";
 import { KeyValue, type OperationResult, type PutResult, type RangeResult } from "../types.ts";
 import { mapResult } from "./mapping.ts";

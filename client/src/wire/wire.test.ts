@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { coordination } from "@lockstep/proto";
+import * as coordination from "@lockstep/proto/coordination";
 import { LockstepError } from "../errors.ts";
 import { emptyServerFrame, readServerFrame } from "./frames.ts";
 import { mapResult } from "./mapping.ts";

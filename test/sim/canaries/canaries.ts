@@ -5,6 +5,8 @@
  * hazards in `docs/bugs-we-do-not-have.md`).
  */
 
+import { RECIPE_CANARIES } from "./recipes.ts";
+
 /** One replacement. `find` must occur exactly once in the file, or loading it fails. */
 export interface Patch {
   /** From the root of the repository. */
@@ -81,7 +83,7 @@ const expireByLocalTimer: Canary = {
   name: "expire-by-local-timer",
   bug: "Each member times a lease from when it applied the grant, and a new leader goes by that timer instead of giving every lease its time anew.",
   source: "B3, B20, B28",
-  laws: ["I10"],
+  laws: ["I10", "I11"],
   needs: "a change of leader while a renewed session is older than its TTL",
   patches: [
     {
@@ -380,7 +382,7 @@ const deadlineFromAnswer: Canary = {
     "renewals whose answers are slow, a client that is cut off or paused after one, and a checker that asks the client's own belief when its lease ends",
   patches: [
     {
-      file: "client/src/channel/leases.ts",
+      file: "client/src/channel/lease-keeper.ts",
       find: "      lease.lastSent = renewal.sent;\n",
       replace:
         "      lease.lastSent = { monotonicMs: this.#runtime.now(), wallMs: this.#runtime.wallNow() };\n",
@@ -412,7 +414,7 @@ const watchResumeOffByOne: Canary = {
   needs: "watches resumed on a new stream, with an event at exactly the revision to resume from",
   patches: [
     {
-      file: "client/src/channel/watches.ts",
+      file: "client/src/channel/watch-registry.ts",
       find: "      startRevision: watch.nextRevision,\n",
       replace: "      startRevision: watch.created ? watch.nextRevision + 1 : watch.nextRevision,\n",
     },
@@ -462,6 +464,7 @@ export const CANARIES: readonly Canary[] = [
   lateDuplicateRuns,
   watchResumeOffByOne,
   readBeforeOwnTerm,
+  ...RECIPE_CANARIES,
 ];
 
 /** @throws {TypeError} when there is none of that name */

@@ -118,7 +118,7 @@ describe("the table", () => {
     });
     const lines = renderTable(results).split("\n");
     assert.match(lines[1] ?? "", /^read-without-quorum +12 +I8-linearizable +The leader answers/);
-    assert.match(lines[2] ?? "", /^expire-by-local-timer +3 +I4 \(expected I10\) /);
+    assert.match(lines[2] ?? "", /^expire-by-local-timer +3 +I4 \(expected I10, I11\) /);
     assert.match(lines[3] ?? "", /^vote-twice-after-restart +>50 +NOT CAUGHT /);
     assert.match(lines[4] ?? "", /^old-read-batch +- +BROKEN: it broke +A read/);
     assert.equal(lines.at(-1), "2 of 4 canaries caught");

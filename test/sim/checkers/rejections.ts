@@ -12,6 +12,8 @@ const DEFECTS: readonly string[] = [
   "duplicate-key",
   "unsupported",
   "namespace-not-found",
+  // All say the same number of permits.
+  "limit-mismatch",
   "wrong-epoch",
   "diverged",
   // A registered client is known for an hour: forgotten earlier, its retries have lost their exactly-once.

@@ -20,9 +20,9 @@ export interface OpenDoor {
 /** @returns who listens at an address now; undefined: connections are refused. */
 export type DoorLookup = (address: string) => OpenDoor | undefined;
 
-/** grpc-js gives up connecting after this long. */
+/** The system gives up connecting after this long; the client does long before. */
 const CONNECT_MS_MAX = 20_000;
-/** The client's gRPC looks for a sign of life every 5 s and gives up 3 s later. */
+/** As the client's transport (client/src/channel/grpc.ts): silent from one look to the next, a ping unanswered, is lost. */
 const LIFE_CHECK_MS = 4_000;
 const LIFE_MISSES_MAX = 2;
 const HEADER_BYTES = 128;

@@ -25,6 +25,7 @@ async function findIn(defect: Defect, actors: Partial<WorkloadPlan["actors"]>): 
       sequences: 0,
       leases: 0,
       locks: 0,
+      contenders: 0,
       watches: 0,
       streams: 0,
       compactor: 0,
@@ -138,5 +139,6 @@ describe("a cell with a known defect is found out:", () => {
     });
     await assert.rejects(findIn(defect, { leases: 2 }), /I10/);
     await assert.rejects(findIn(defect, { locks: 3 }), /I10|I11/);
+    await assert.rejects(findIn(defect, { contenders: 3 }), /I10|I11/);
   });
 });

@@ -1,4 +1,5 @@
 /** What the clients of one history do: drawn from the seed. */
+import type { Recipe } from "../checkers/resources.ts";
 import type { Dice } from "../contract.ts";
 
 export const ACTOR_KINDS = [
@@ -6,6 +7,7 @@ export const ACTOR_KINDS = [
   "sequences",
   "leases",
   "locks",
+  "contenders",
   "watches",
   "streams",
   "compactor",
@@ -21,8 +23,14 @@ export interface WorkloadPlan {
   readonly deadlineMs: number;
   /** Registers that all register actors share: few, so that they contend. */
   readonly registerKeys: number;
-  /** Locks that all contenders share. */
+  /** Exclusive locks that the `locks` actors share. */
   readonly lockNames: number;
+  /** What the `contenders` share: one of each. */
+  readonly recipes: readonly Exclude<Recipe, "lock">[];
+  /** Of the semaphore. */
+  readonly permits: number;
+  /** How often somebody who wants what is held asks the holder for it; 0: nobody listens either. */
+  readonly askChance: number;
   /** Leases get a TTL within these bounds. */
   readonly ttlMsMin: number;
   readonly ttlMsMax: number;
@@ -34,6 +42,16 @@ export interface WorkloadPlan {
   readonly compactionSeconds: number;
 }
 
+/** Mostly one kind for all contenders, so that they meet. */
+const RECIPE_DRAWS: readonly WorkloadPlan["recipes"][] = [
+  ["fair-lock"],
+  ["read-write-lock"],
+  ["semaphore"],
+  ["election"],
+  ["fair-lock", "semaphore"],
+  ["read-write-lock", "election"],
+];
+
 /** @param pace scales the rate of operations: below 1 for long histories */
 export function drawWorkloadPlan(dice: Dice, pace: number = 1): WorkloadPlan {
   const ttlMsMin = dice.pick([2_000, 2_000, 3_000, 5_000]);
@@ -42,7 +60,8 @@ export function drawWorkloadPlan(dice: Dice, pace: number = 1): WorkloadPlan {
       registers: dice.between(2, 3),
       sequences: dice.between(0, 1),
       leases: dice.between(1, 2),
-      locks: dice.between(2, 3),
+      locks: 2,
+      contenders: dice.pick([0, 0, 2, 3]),
       watches: dice.between(1, 2),
       streams: dice.between(1, 2),
       compactor: dice.chance(0.6) ? 1 : 0,
@@ -51,6 +70,9 @@ export function drawWorkloadPlan(dice: Dice, pace: number = 1): WorkloadPlan {
     deadlineMs: dice.pick([1_000, 2_000, 5_000, 10_000]),
     registerKeys: dice.between(3, 5),
     lockNames: dice.between(1, 2),
+    recipes: dice.pick(RECIPE_DRAWS),
+    permits: dice.between(1, 3),
+    askChance: dice.pick([0, 0, 0, 0.3]),
     ttlMsMin,
     ttlMsMax: ttlMsMin * dice.pick([1, 2, 4]),
     pinnedChance: dice.pick([0, 0.2, 0.5]),

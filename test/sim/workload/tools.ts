@@ -1,10 +1,12 @@
 /** What all actors of one history share: the plan, the checkers and what survives the death of a process. */
+import type { ClaimLedger } from "../checkers/claims.ts";
 import type { CompactionLedger } from "../checkers/compactions.ts";
 import type { GuardedRegister } from "../checkers/guarded-register.ts";
-import type { LockLedger } from "../checkers/locks.ts";
 import type { ReadChecker } from "../checkers/reads.ts";
 import type { RegisterHistory } from "../checkers/register-history.ts";
+import type { Resource, Role } from "../checkers/resources.ts";
 import type { SessionLedger } from "../checkers/sessions.ts";
+import type { WaiterLedger } from "../checkers/waiters.ts";
 import type { WatchChecker } from "../checkers/watch.ts";
 import type { WriteLedger } from "../checkers/writes.ts";
 import type { ActorContext, Reporter, Scheduler, TimeUs, Truth } from "../contract.ts";
@@ -41,12 +43,16 @@ export interface Tools {
   readonly writes: WriteLedger;
   readonly reads: ReadChecker;
   readonly sessions: SessionLedger;
-  readonly locks: LockLedger;
+  readonly claims: ClaimLedger;
+  readonly waiters: WaiterLedger;
   readonly compactions: CompactionLedger;
   readonly history: RegisterHistory;
-  /** What each lock protects. */
+  /** Exclusive locks. */
+  readonly locks: readonly Resource[];
+  /** Of the other recipes: one of each kind that this history has. */
+  readonly resources: readonly Resource[];
+  /** What each of them protects, by {@link registerId}. */
   readonly registers: ReadonlyMap<string, GuardedRegister>;
-  readonly lockNames: readonly string[];
   /** Where the watches of each actor stand, so that an actor that is started anew goes on there. */
   readonly places: Map<string, number>;
   /** Watches that are open now, by host. */
@@ -62,6 +68,11 @@ export interface Tools {
 export interface Health {
   /** Since when there are no faults and the cell is well; undefined: not yet. */
   healedAtUs: TimeUs | undefined;
+}
+
+/** Each slot of a semaphore protects something of its own: tokens of two slots have no order. */
+export function registerId({ recipe, name }: Resource, role: Role): string {
+  return role.startsWith("slot ") ? `${recipe} ${name} ${role}` : `${recipe} ${name}`;
 }
 
 /** An actor's program; it ends when the context is stopping. */

@@ -1,30 +1,34 @@
 /** All clients of one history, with the checkers that judge what they see. */
 import { NO_LEASE_ID } from "@lockstep/client";
 import type { History } from "../../linearizability/history.ts";
+import { ClaimLedger } from "../checkers/claims.ts";
 import { CompactionLedger } from "../checkers/compactions.ts";
 import { GuardedRegister } from "../checkers/guarded-register.ts";
 import { LeaseKeyChecker } from "../checkers/lease-keys.ts";
-import { LockLedger } from "../checkers/locks.ts";
 import { ReadChecker } from "../checkers/reads.ts";
 import { RegisterHistory } from "../checkers/register-history.ts";
+import type { Resource } from "../checkers/resources.ts";
 import { SessionLedger } from "../checkers/sessions.ts";
+import { WaiterLedger } from "../checkers/waiters.ts";
 import { WriteLedger } from "../checkers/writes.ts";
 import type { ActorContext, Reporter, Scheduler, TimeUs, Truth } from "../contract.ts";
 import { runCompactor } from "./compactor.ts";
+import { contendFor } from "./contenders.ts";
 import { runLeases } from "./leases.ts";
-import { runLocks } from "./locks.ts";
 import { ACTOR_KINDS, type ActorKind, type WorkloadPlan } from "./plan.ts";
 import { runRegisters } from "./registers.ts";
+import { expectNothingLeft } from "./remains.ts";
 import { runSequences } from "./sequences.ts";
 import { runStreams } from "./streams.ts";
-import { OpenCalls, type Actor, type Tools } from "./tools.ts";
+import { OpenCalls, registerId, type Actor, type Tools } from "./tools.ts";
 import { runWatches } from "./watches.ts";
 
 export const ACTORS: Readonly<Record<ActorKind, Actor>> = {
   registers: runRegisters,
   sequences: runSequences,
   leases: runLeases,
-  locks: runLocks,
+  locks: contendFor(({ locks }) => locks),
+  contenders: contendFor(({ resources }) => resources),
   watches: runWatches,
   streams: runStreams,
   compactor: runCompactor,
@@ -72,8 +76,13 @@ export function createWorkload(options: WorkloadOptions): Workload {
   const { plan, truth, reporter, scheduler } = options;
   const driftMax = options.driftMax ?? DRIFT_MAX;
   const compactions = new CompactionLedger(options.retained);
-  const lockNames = Array.from({ length: plan.lockNames }, (_, index) => `l${String(index + 1)}`);
-  const locks = new LockLedger(truth, reporter, lockNames);
+  const locks = Array.from({ length: plan.lockNames }, (_, index): Resource => {
+    return { recipe: "lock", name: `l${String(index + 1)}`, permits: 1 };
+  });
+  const resources = plan.recipes.map((recipe): Resource => {
+    return { recipe, name: "x", permits: recipe === "semaphore" ? plan.permits : 1 };
+  });
+  const claims = new ClaimLedger(truth, reporter, [...locks, ...resources]);
   const leaseKeys = new LeaseKeyChecker(truth, reporter);
   let values = 0;
   let connections = 0;
@@ -86,11 +95,13 @@ export function createWorkload(options: WorkloadOptions): Workload {
     writes: new WriteLedger(truth, reporter),
     reads: new ReadChecker(truth, reporter),
     sessions: new SessionLedger(truth, reporter, driftMax),
-    locks,
+    claims,
+    waiters: new WaiterLedger(truth, claims, reporter, scheduler),
     compactions,
-    history: new RegisterHistory(scheduler, reporter),
-    registers: new Map(lockNames.map((name) => [name, new GuardedRegister(name, locks, reporter)])),
-    lockNames,
+    history: new RegisterHistory({ scheduler, reporter, truth }),
+    registers: guardedRegisters([...locks, ...resources], claims, reporter),
+    locks,
+    resources,
     health: { healedAtUs: undefined },
     places: new Map(),
     openWatches: new Map(),
@@ -108,7 +119,8 @@ export function createWorkload(options: WorkloadOptions): Workload {
     processKilled: (host) => {
       tools.openCalls.processKilled(host);
       tools.sessions.processKilled(host, scheduler.nowUs);
-      tools.locks.processKilled(host);
+      tools.claims.processKilled(host);
+      tools.waiters.processKilled(host);
       const watches = tools.openWatches.get(host);
       tools.openWatches.delete(host);
       for (const { name, nextRevision } of watches ?? []) tools.places.set(name, nextRevision);
@@ -121,6 +133,7 @@ export function createWorkload(options: WorkloadOptions): Workload {
     },
     healed: () => {
       tools.health.healedAtUs = scheduler.nowUs;
+      tools.waiters.healed();
     },
     expectNoOrphanLeases: (healedAtUs, boundMs) => {
       tools.sessions.expectNoOrphans(scheduler.nowUs, healedAtUs, boundMs);
@@ -136,7 +149,24 @@ export function createWorkload(options: WorkloadOptions): Workload {
     },
     finish: () => {
       leaseKeys.finish();
+      expectNothingLeft(tools);
       tools.history.check();
     },
   };
+}
+
+/** What the resources protect: one thing each, and one for each slot of a semaphore. */
+function guardedRegisters(
+  resources: readonly Resource[],
+  claims: ClaimLedger,
+  reporter: Reporter,
+): ReadonlyMap<string, GuardedRegister> {
+  const registers = new Map<string, GuardedRegister>();
+  for (const resource of resources) {
+    for (let slot = 0; slot < resource.permits; slot += 1) {
+      const role = resource.recipe === "semaphore" ? (`slot ${slot}` as const) : "exclusive";
+      registers.set(registerId(resource, role), new GuardedRegister(resource, claims, reporter));
+    }
+  }
+  return registers;
 }
