@@ -3,7 +3,7 @@
  * listens. For OpenTelemetry there is `@lockstep/client/opentelemetry`, which listens here.
  */
 import { channel, subscribe, unsubscribe, type Channel } from "node:diagnostics_channel";
-import type { SessionState } from "./session.ts";
+import type { Session, SessionState } from "./session.ts";
 
 /** When something was, by the runtime's clocks. */
 export interface Span {
@@ -51,6 +51,7 @@ export type SessionEnd = "closed" | "ended" | "deadline";
 
 /** On `lockstep.session`: a session has begun, or its state has changed. */
 export interface SessionMessage {
+  readonly session: Session;
   readonly leaseId: string;
   readonly owner: string;
   readonly state: SessionState;

@@ -99,6 +99,6 @@ export { ChannelWatch } from "./channel/watches.ts";
 export type { WatchListener, WatchSpec } from "./channel/watches.ts";
 export { HeldLease } from "./channel/leases.ts";
 export type { LeaseBook, LeaseEndReason, SendTime } from "./channel/leases.ts";
-export type { FrameLink, FrameSink, Transport } from "./channel/transport.ts";
+export type { FrameLink, FrameSink, LinkProgress, Transport } from "./channel/transport.ts";
 export { REAL_RUNTIME } from "./runtime.ts";
 export type { Runtime } from "./runtime.ts";

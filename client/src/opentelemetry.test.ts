@@ -89,11 +89,17 @@ describe("telemetry", () => {
     const ended = await client.session({ ttlMs: 10_000 });
     assert.equal(valueOf(await measured("lockstep.client.sessions"), {}), open + 2);
     const before = await measured("lockstep.client.session.ends");
+    const elsewhere = await setUp();
+    // Each cell counts its leases from the same beginning.
+    const namesake = await elsewhere.client.session({ ttlMs: 10_000 });
+    await elsewhere.client.session({ ttlMs: 10_000 });
+    assert.equal(namesake.leaseId, closed.leaseId);
+    assert.equal(valueOf(await measured("lockstep.client.sessions"), {}), open + 4);
     await closed.close();
     const over = new Promise((resolve) => ended.lost.addEventListener("abort", resolve));
     member.store.expire(ended.leaseId);
     await over;
-    assert.equal(valueOf(await measured("lockstep.client.sessions"), {}), open);
+    assert.equal(valueOf(await measured("lockstep.client.sessions"), {}), open + 2);
     const ends = await measured("lockstep.client.session.ends");
     for (const end of ["closed", "ended"]) {
       assert.equal(valueOf(ends, { end }) - valueOf(before, { end }), 1, end);
@@ -122,9 +128,11 @@ describe("telemetry", () => {
     assert.equal(acquired.attributes["lockstep.what"], 'the lock "job"');
   });
 
-  it("is told nothing once it was stopped", async () => {
+  it("is told nothing once it was stopped, and counts nothing as open", async () => {
     const { client } = await setUp();
+    await client.session({ ttlMs: 10_000 });
     stop();
+    assert.equal(valueOf(await measured("lockstep.client.sessions"), {}), 0);
     const { call, acquire, release, session } = DIAGNOSTICS;
     assert.ok([call, acquire, release, session].every(({ hasSubscribers }) => !hasSubscribers));
     spans.reset();

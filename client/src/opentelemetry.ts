@@ -3,7 +3,7 @@
  * a tracer of yours (`@opentelemetry/api`), or anything that looks like them.
  */
 import { DIAGNOSTICS, type Span } from "./diagnostics.ts";
-import { LockstepError } from "./errors.ts";
+import type { Session } from "./session.ts";
 
 /** What is said of a measurement or a span. */
 export type TelemetryAttributes = Record<string, string | number>;
@@ -103,7 +103,7 @@ function measure(meter: TelemetryMeter): (() => void)[] {
   const ends = meter.createCounter("lockstep.client.session.ends", {
     ...{ unit: "{session}", description: "Sessions that have ended." },
   });
-  const known = new Set<string>();
+  const open = new Set<Session>();
   return [
     DIAGNOSTICS.call.subscribe(({ operation, durationMs, error }) =>
       calls.record(durationMs / MS_PER_SECOND, { operation, ...errorType(error) }),
@@ -114,16 +114,17 @@ function measure(meter: TelemetryMeter): (() => void)[] {
     DIAGNOSTICS.release.subscribe(({ durationMs, reason, released }) =>
       holds.record(durationMs / MS_PER_SECOND, { end: released ? "released" : codeOf(reason) }),
     ),
-    DIAGNOSTICS.session.subscribe(({ leaseId, end }) => {
+    DIAGNOSTICS.session.subscribe(({ session, end }) => {
       if (end === undefined) {
-        if (!known.has(leaseId)) sessions.add(1);
-        known.add(leaseId);
+        if (!open.has(session)) sessions.add(1);
+        open.add(session);
         return;
       }
       // Those that were there before are not counted down.
-      if (known.delete(leaseId)) sessions.add(-1);
+      if (open.delete(session)) sessions.add(-1);
       ends.add(1, { end });
     }),
+    () => sessions.add(-open.size),
   ];
 }
 
@@ -164,8 +165,10 @@ function errorType(error: unknown): { readonly "error.type"?: string } {
   return error === undefined ? {} : { "error.type": codeOf(error) };
 }
 
+/** By its name: another copy of this package has a class of its own. */
 function codeOf(error: unknown): string {
-  return error instanceof LockstepError ? error.code : "other";
+  if (!(error instanceof Error) || error.name !== "LockstepError") return "other";
+  return "code" in error && typeof error.code === "string" ? error.code : "other";
 }
 
 function messageOf(error: unknown): string {

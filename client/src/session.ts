@@ -160,7 +160,8 @@ export class Session implements AsyncDisposable {
   #tell(end?: SessionEnd): void {
     if (!DIAGNOSTICS.session.hasSubscribers) return;
     const { leaseId, owner, state } = this;
-    DIAGNOSTICS.session.publish({ leaseId, owner, state, ...(end === undefined ? {} : { end }) });
+    const message = { session: this, leaseId, owner, state };
+    DIAGNOSTICS.session.publish(end === undefined ? message : { ...message, end });
   }
 
   #become(state: SessionState): void {

@@ -1,4 +1,4 @@
 /** The streams that a client has of its own, for those who put something between them and it. */
 export { GrpcTransport } from "./channel/grpc.ts";
-export type { FrameLink, FrameSink, Transport } from "./channel/transport.ts";
+export type { FrameLink, FrameSink, LinkProgress, Transport } from "./channel/transport.ts";
 export type { TlsOptions, TlsSource } from "./channel/tls.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { connect, LockstepError, type Client, type WatchEvent } from "./index.ts";
+import { toWireRange } from "./bytes.ts";
+import { connect, LockstepError, REAL_RUNTIME, type Client, type WatchEvent } from "./index.ts";
 import { FakeMember } from "./testing/fake-cell.ts";
 
 const cleanUps: (() => void)[] = [];
@@ -110,4 +111,47 @@ test("a signal ends the iteration quietly, the client's close does not", async (
   assert.deepEqual(await quiet, []);
   client.close();
   await assert.rejects(loud, { code: "closed" });
+});
+
+test("a listener that throws harms neither the stream nor the other listeners; its exception surfaces by itself", async () => {
+  const member = await FakeMember.start();
+  cleanUps.push(() => member.stop());
+  const surfaced: unknown[] = [];
+  const caught = (callback: () => void) => (): void => {
+    try {
+      callback();
+    } catch (error) {
+      surfaced.push((error as Error).message);
+    }
+  };
+  const client = await connect({
+    endpoints: [member.address],
+    runtime: {
+      ...REAL_RUNTIME,
+      afterTurn: (callback) => REAL_RUNTIME.afterTurn(caught(callback)),
+      schedule: (callback, delayMs) => REAL_RUNTIME.schedule(caught(callback), delayMs),
+    },
+  });
+  cleanUps.push(() => client.close());
+  const fail = (what: string) => (): never => {
+    throw new Error(what);
+  };
+  client.channel.onInfo(fail("info"));
+  client.channel.onConnection(fail("connection"));
+  client.channel.watch(
+    { range: toWireRange("a"), startRevision: 0, returnPrevious: false, omit: undefined },
+    { created: fail("created"), events: fail("events"), progress: fail("progress"), ended: fail("ended") },
+  );
+  const watch = client.watch("a");
+  await watch.created;
+  member.announce();
+  await client.put("a", "1");
+  const [event] = await take(watch, 1);
+  assert.equal(event?.kv.text(), "1");
+  assert.equal((await client.get("a"))?.text(), "1");
+  member.breakStreams();
+  await client.put("a", "2");
+  for (const what of ["info", "connection", "created", "events"])
+    assert.ok(surfaced.includes(what), `${what}: ${surfaced.join()}`);
+  assert.ok(client.channel.connected);
 });

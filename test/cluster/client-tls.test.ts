@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { createSecureServer, type Http2SecureServer } from "node:http2";
+import { createSecureServer, createServer, type Http2SecureServer, type Http2Server } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, it } from "node:test";
 import type { TlsOptions } from "@lockstep/client";
@@ -40,18 +40,25 @@ describe("whom the client's transport believes", { timeout: 30_000 }, () => {
   }
 
   /** @returns undefined: the stream came about; otherwise what was wrong */
-  async function dial(server: Http2SecureServer, tls: TlsOptions): Promise<string | undefined> {
-    const { cert, key } = authority.issue({ commonName: "application" });
-    const own = { cert: Buffer.from(cert), key: Buffer.from(key), ca: Buffer.from(authority.cert) };
+  async function dial(
+    server: Http2SecureServer | Http2Server,
+    tls: TlsOptions | "plain",
+  ): Promise<string | undefined> {
+    const own = { ...keysOf(authority), ca: Buffer.from(authority.cert) };
     const address = `127.0.0.1:${String((server.address() as AddressInfo).port)}`;
     const reason = await new Promise<Error | undefined>((resolve) => {
-      new GrpcTransport({ ...own, ...tls }).open(address, {
+      new GrpcTransport(tls === "plain" ? undefined : { ...own, ...tls }).open(address, {
         frame: () => undefined,
         drained: () => undefined,
         closed: resolve,
       });
     });
     return reason?.message;
+  }
+
+  function keysOf(issuer: TestAuthority): { readonly cert: Buffer; readonly key: Buffer } {
+    const { cert, key } = issuer.issue({ commonName: "application" });
+    return { cert: Buffer.from(cert), key: Buffer.from(key) };
   }
 
   it("one whose certificate has the dialled host, or the name that is expected instead", async () => {
@@ -79,5 +86,24 @@ describe("whom the client's transport believes", { timeout: 30_000 }, () => {
     } finally {
       delete process.env["NODE_TLS_REJECT_UNAUTHORIZED"];
     }
+  });
+
+  it("and what is said when only one side speaks TLS", async () => {
+    assert.equal(
+      await dial(loopback, "plain"),
+      "the connection was closed before anything was answered; does it expect TLS?",
+    );
+    const plain = createServer().listen(0, "127.0.0.1");
+    plain.on("sessionError", () => undefined);
+    await once(plain, "listening");
+    assert.equal(await dial(plain, {}), "TLS: wrong version number (what answers does not speak TLS)");
+    plain.close();
+  });
+
+  it("and what is said when the client's own certificate is not taken", async () => {
+    // With TLS 1.3 the client has finished its handshake by then: whether the server's alert is still read is chance.
+    const refused =
+      /^(TLS: .*(alert|unknown ca).*|.* before anything was answered; does it accept this client's certificate\?)$/;
+    assert.match((await dial(loopback, keysOf(new TestAuthority("another")))) ?? "", refused);
   });
 });

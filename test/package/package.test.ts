@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { build } from "esbuild";
 import { statSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { TestCell } from "../support/cell.ts";
+import { run } from "../support/run.ts";
 import { oldNode } from "./old-node.ts";
 import { Project, tool } from "./project.ts";
 
@@ -50,6 +53,25 @@ describe("@lockstep/client, packed and installed in an empty project", { timeout
   it(`connects, locks, guards and watches on Node ${process.version}`, async () => {
     assert.equal(await project.start(process.execPath, cell.endpoints), EXPECTED);
   });
+
+  for (const format of ["esm", "cjs"] as const)
+    it(`tells a program that has bundled it (${format}) what to do, at once`, async () => {
+      const program = `
+        import { connect } from "@lockstep/client";
+        connect({ endpoints: ["127.0.0.1:9"], connectTimeoutMs: 60_000 }).catch(({ code, message }) => {
+          console.log(code, message);
+          process.exit();
+        });
+      `;
+      const bundled = join(project.folder, `bundled.${format === "esm" ? "mjs" : "cjs"}`);
+      await build({
+        stdin: { contents: program, resolveDir: project.folder },
+        ...{ bundle: true, platform: "node", format, outfile: bundled, logLevel: "silent" },
+      });
+      const { code, out, err } = await run(process.execPath, [bundled]);
+      assert.equal(code, 0, err);
+      assert.match(out, /^unavailable .*leave @lockstep\/client out of the bundle, or .*worker: false/);
+    });
 
   it(`does so on Node ${OLDEST_NODE}, the oldest that it allows`, async () => {
     assert.equal(await project.start(await oldNode(OLDEST_NODE), cell.endpoints), EXPECTED);

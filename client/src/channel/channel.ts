@@ -12,6 +12,7 @@ import { Writer } from "../wire/writer.ts";
 import type { ChannelElsewhere, ChannelOptions, ExecuteOptions } from "./channel-options.ts";
 import { Connector, type ConnectorEvents, type Link, type LinkSource } from "./connector.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
+import { surface, tellAll } from "./listeners.ts";
 import type { LeaseBook } from "./leases.ts";
 import {
   asUncertain,
@@ -33,7 +34,7 @@ import type { ChannelWatch, WatchListener, WatchSpec } from "./watches.ts";
 
 /** Bounds of a frame; the cell takes 4,096 requests and 4 MiB. */
 const FRAME_REQUESTS_MAX = 4_096;
-const FRAME_BYTES_SOFT_MAX = 1024 * 1024;
+const FRAME_BYTES_SOFT_MAX = 256 * 1024;
 
 /**
  * One multiplexed stream to the cell, without promises: a frame per turn of the event loop, and each answer calls its
@@ -94,6 +95,7 @@ export class Channel {
     this.#handler = this.#makeHandler();
     const host = {
       flushSoon: () => this.#flushSoon(),
+      surface: (thrown: unknown) => surface(this.#runtime, thrown),
       later: (callback: () => void, retryAfterMs: number) => {
         options.runtime.schedule(callback, this.#retryBackoff.nextMs(retryAfterMs));
       },
@@ -138,7 +140,7 @@ export class Channel {
       lost: (link) => this.#onLost(link),
       unreachable: (error) => {
         this.#lastConnectError = error;
-        for (const listener of this.#connectionListeners) listener(false);
+        tellAll(this.#runtime, this.#connectionListeners, false);
       },
       gone: (error) => {
         this.#gone = error;
@@ -147,7 +149,7 @@ export class Channel {
       },
       connection: (connected) => {
         if (connected) this.#lastConnectError = undefined;
-        for (const listener of this.#connectionListeners) listener(connected);
+        tellAll(this.#runtime, this.#connectionListeners, connected);
       },
     };
   }
@@ -443,7 +445,7 @@ export class Channel {
         if (this.#cellId !== "" && info.cellId !== this.#cellId) this.#otherCell(info.revision);
         this.#cellId = info.cellId;
         this.#connector.noteInfo(link, info);
-        for (const listener of this.#infoListeners) listener(info);
+        tellAll(this.#runtime, this.#infoListeners, info);
       },
     };
   }
@@ -565,9 +567,7 @@ export class Channel {
     try {
       completion(error, result);
     } catch (thrown) {
-      this.#runtime.afterTurn(() => {
-        throw thrown;
-      });
+      surface(this.#runtime, thrown);
     }
   }
 

@@ -2,7 +2,10 @@ import { Backoff } from "../backoff.ts";
 import { LockstepError } from "../errors.ts";
 import type { Runtime } from "../runtime.ts";
 import type { CellInfo } from "../types.ts";
-import type { FrameLink, Transport } from "./transport.ts";
+import { Link } from "./link.ts";
+import type { Transport } from "./transport.ts";
+
+export { Link };
 
 /** A member that does not greet within this long is given up. */
 const GREETING_MS_MAX = 3_000;
@@ -11,30 +14,9 @@ const GREETING_MS_MAX = 3_000;
  * with it, the others are slow for a while, and each impatient client costs them one more stream.
  */
 const HEDGE_MS = 1_000;
-/** A replaced stream may finish its answers for this long. */
+/** A replaced stream may finish its answers for this long, and for as long again while they move. */
 const DRAIN_MS_MAX = 10_000;
 const LEARNED_ENDPOINTS_MAX = 16;
-
-/** One stream to one member. */
-export class Link {
-  readonly address: string;
-  transport: FrameLink | undefined = undefined;
-  /** Greeted: it has sent its first frame. */
-  ready = false;
-  over = false;
-  info: CellInfo | undefined = undefined;
-  /** Requests that wait for an answer on it. */
-  inFlight = 0;
-  /** Its last sign of life, or when it was asked for one again. */
-  quietSince = 0;
-  /** Silent while requests wait on it. */
-  suspected = false;
-  cancelTimer: (() => void) | undefined = undefined;
-
-  constructor(address: string) {
-    this.address = address;
-  }
-}
 
 export interface ConnectorEvents {
   frame(link: Link, frame: Buffer): void;
@@ -140,8 +122,7 @@ export class Connector implements LinkSource {
 
   /** Called after every frame; the first one is the greeting. */
   noteFrame(link: Link): void {
-    link.quietSince = this.#runtime.now();
-    link.suspected = false;
+    link.heard(this.#runtime.now());
     if (link.ready || link.over) return;
     link.ready = true;
     link.cancelTimer?.();
@@ -168,8 +149,11 @@ export class Connector implements LinkSource {
   }
 
   #better(candidate: Link, active: Link): boolean {
-    // The member is there and its old stream says nothing: that one is dead.
-    if (active.suspected && candidate.info?.memberId === active.info?.memberId) return true;
+    if (active.leaving) return true;
+    // The member is there and its old stream says nothing, not even by now: that one is dead.
+    if (candidate.info?.memberId === active.info?.memberId) {
+      return active.suspected && !active.progressed(this.#runtime.now());
+    }
     const leaderId = this.#leader?.memberId;
     if (leaderId === undefined) return false;
     return candidate.info?.memberId === leaderId && active.info?.memberId !== leaderId;
@@ -202,10 +186,25 @@ export class Connector implements LinkSource {
       this.#events.lost(link, undefined);
       return;
     }
+    link.progressed(this.#runtime.now());
     link.cancelTimer = this.#runtime.schedule(() => {
+      // On a slow line one request may be under way for longer: sent again, it would take as long again.
+      if (link.progressed(this.#runtime.now())) {
+        this.#drain(link);
+        return;
+      }
       this.#drop(link);
       this.#events.lost(link, undefined);
     }, DRAIN_MS_MAX);
+  }
+
+  /** Its peer closes it before long: move over while it still works, to whoever greets. */
+  #leave(link: Link): void {
+    if (link.over || link.leaving) return;
+    link.leaving = true;
+    if (link !== this.#active || this.#closed) return;
+    this.#cancelRound?.();
+    this.#startRound(undefined);
   }
 
   #followLeader(): void {
@@ -266,12 +265,20 @@ export class Connector implements LinkSource {
 
   /** All were tried: wait for those that still hang, then begin again after the backoff. */
   #endRound(): void {
+    if (this.#active?.leaving === true) {
+      this.#roundAgain();
+      return;
+    }
     if (this.#active !== undefined) return;
     for (const link of this.#links) if (!link.ready) return;
     const reasons = [...this.#failures].map(([address, reason]) => `${address}: ${reason}`).join("; ");
     this.#events.unreachable(
       new LockstepError("unavailable", "not-applied", `no member could be reached (${reasons})`),
     );
+    this.#roundAgain();
+  }
+
+  #roundAgain(): void {
     this.#cancelRound = this.#runtime.schedule(() => {
       this.#cancelRound = undefined;
       this.#startRound(undefined);
@@ -280,7 +287,7 @@ export class Connector implements LinkSource {
 
   #dialling(address: string): boolean {
     for (const link of this.#links) {
-      if (link.address === address && !link.over && !link.suspected) return true;
+      if (link.address === address && !link.over && !link.suspected && !link.leaving) return true;
     }
     return false;
   }
@@ -296,6 +303,7 @@ export class Connector implements LinkSource {
     link.transport = this.#transport.open(address, {
       frame: (frame) => this.#events.frame(link, frame),
       drained: () => this.#events.drained(link),
+      leaving: () => this.#leave(link),
       closed: (reason) => {
         this.#forget(link);
         this.#ended(link, reason);

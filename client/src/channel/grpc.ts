@@ -1,26 +1,21 @@
-import {
-  connect,
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  type IncomingHttpHeaders,
-} from "node:http2";
-import { isIP } from "node:net";
-import { checkServerIdentity, type ConnectionOptions } from "node:tls";
-import { underlying } from "./connect-error.ts";
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
+import { closedUnanswered, explained } from "./connect-error.ts";
+import { Connection, WINDOW_BYTES } from "./connection.ts";
 import { MessageReader, withPrefix } from "./grpc-messages.ts";
-import type { TlsOptions, TlsSource } from "./tls.ts";
-import type { FrameLink, FrameSink, Transport } from "./transport.ts";
+import type { TlsSource } from "./tls.ts";
+import type { FrameLink, FrameSink, LinkProgress, Transport } from "./transport.ts";
+import { Upload } from "./upload.ts";
 
 /** The method of the service (proto/lockstep/v1/coordination.proto) that is the channel. */
 export const CHANNEL_PATH = "/lockstep.v1.Coordination/Channel";
 // A reply of a range is at most 3 MiB, a batch of watch events a few; far above both.
 const FRAME_BYTES_MAX = 64 * 1024 * 1024;
-/** What a member may send ahead of what was read here. */
-const WINDOW_BYTES = 4 * 1024 * 1024;
-/** Frames that have not left yet, in bytes; then the channel holds back. */
-const UNSENT_BYTES_MAX = 1024 * 1024;
+/** Frames that have not left yet, in bytes; then the channel holds back. On a slow line a renewal waits behind them. */
+const UNSENT_BYTES_MAX = 256 * 1024;
 /** A connection that brought nothing from one look to the next, not even the answer to a ping, is lost. */
 const LOOK_MS = 4_000;
+/** A stream that ended without a status may still be reset, with a reason, for this long. */
+const RESET_MS_MAX = 20;
 
 /** Frames as messages of a gRPC stream, each stream with an HTTP/2 connection of its own. */
 export class GrpcTransport implements Transport {
@@ -40,8 +35,11 @@ export class GrpcTransport implements Transport {
   open(address: string, sink: FrameSink): FrameLink {
     try {
       const tls = typeof this.#tls === "function" ? this.#tls() : this.#tls;
-      const session = openSession(address, tls);
-      return new GrpcLink({ session, authority: tls?.serverName ?? address, lookMs: this.#lookMs }, sink);
+      const connection = new Connection(address, tls);
+      return new GrpcLink(
+        { connection, isTls: tls !== undefined, authority: tls?.serverName ?? address, lookMs: this.#lookMs },
+        sink,
+      );
     } catch (error) {
       return failedLink(sink, asError(error));
     }
@@ -53,38 +51,9 @@ export class GrpcTransport implements Transport {
   }
 }
 
-function openSession(address: string, tls: TlsOptions | undefined): ClientHttp2Session {
-  if (!/^([^\s:/@[\]]+|\[[\da-fA-F:.]+\]):\d+$/.test(address)) {
-    throw new TypeError(`"${address}" is not host:port`);
-  }
-  return connect(`${tls === undefined ? "http" : "https"}://${address}`, {
-    settings: { enablePush: false, initialWindowSize: WINDOW_BYTES },
-    // What is under way is bounded by the channel and by the windows.
-    maxSessionMemory: Number.MAX_SAFE_INTEGER,
-    ...(tls === undefined ? {} : tlsOptions(tls)),
-  });
-}
-
-function tlsOptions({ ca, cert, key, serverName }: TlsOptions): ConnectionOptions {
-  return {
-    ...{ minVersion: "TLSv1.3", rejectUnauthorized: true },
-    ...(ca === undefined ? {} : { ca }),
-    ...(cert === undefined ? {} : { cert }),
-    ...(key === undefined ? {} : { key }),
-    ...(serverName === undefined ? {} : expecting(serverName)),
-  };
-}
-
-function expecting(serverName: string): ConnectionOptions {
-  return {
-    // The name in a handshake cannot be an address.
-    servername: isIP(serverName) === 0 ? serverName : "",
-    checkServerIdentity: (_dialled, certificate) => checkServerIdentity(serverName, certificate),
-  };
-}
-
-interface Connection {
-  readonly session: ClientHttp2Session;
+interface Dialled {
+  readonly connection: Connection;
+  readonly isTls: boolean;
   readonly authority: string;
   readonly lookMs: number;
 }
@@ -92,59 +61,92 @@ interface Connection {
 type ResponseHeaders = IncomingHttpHeaders & { readonly ":status"?: number | undefined };
 
 class GrpcLink implements FrameLink {
+  readonly #connection: Connection;
+  readonly #isTls: boolean;
   readonly #session: ClientHttp2Session;
   readonly #lookMs: number;
-  readonly #stream: ClientHttp2Stream;
+  readonly #upload: Upload;
   readonly #sink: FrameSink;
   readonly #reader = new MessageReader(FRAME_BYTES_MAX, (frame) => {
     if (!this.#over) this.#sink.frame(frame);
   });
+  readonly #progress = { sentBytes: 0, arrivedBytes: 0, receivedBytes: 0 };
   #over = false;
   /** The first that went wrong: what follows is its consequence. */
   #problem: Error | undefined;
+  /** Something that speaks HTTP/2 has answered the call. */
+  #isAnswered = false;
   /** The member has said how the call ended. */
   #hasStatus = false;
-  /** Since the last look. */
-  #heard = true;
+  /** Of the connection, at the last look. */
+  #receivedBytes = 0;
+  #isPinged = false;
   #looks: NodeJS.Timeout | undefined;
+  #resetTimer: NodeJS.Timeout | undefined;
 
-  constructor({ session, authority, lookMs }: Connection, sink: FrameSink) {
+  constructor({ connection, isTls, authority, lookMs }: Dialled, sink: FrameSink) {
+    const { session } = connection;
+    this.#connection = connection;
+    this.#isTls = isTls;
     this.#session = session;
     this.#lookMs = lookMs;
     this.#sink = sink;
-    session.on("error", (error: Error) => (this.#problem ??= underlying(error)));
+    session.on("error", (error: Error) => (this.#problem ??= explained(error)));
     session.once("connect", () => this.#connected());
+    session.on("goaway", () => {
+      if (!this.#over) sink.leaving?.();
+    });
     session.once("close", () => this.#finish());
-    this.#stream = session.request({
+    const stream = session.request({
       ":method": "POST",
       ":path": CHANNEL_PATH,
       ":authority": authority,
       "content-type": "application/grpc",
       te: "trailers",
     });
-    this.#listen(this.#stream);
+    this.#listen(session, stream);
+    this.#upload = new Upload(
+      { session, stream, unsentBytesMax: UNSENT_BYTES_MAX },
+      {
+        arrived: (bytes) => (this.#progress.arrivedBytes += bytes),
+        drained: () => {
+          if (!this.#over) sink.drained();
+        },
+      },
+    );
   }
 
-  #listen(stream: ClientHttp2Stream): void {
-    stream.on("error", (error: Error) => (this.#problem ??= underlying(error)));
+  #listen(session: ClientHttp2Session, stream: ClientHttp2Stream): void {
+    stream.on("error", (error: Error) => (this.#problem ??= explained(error)));
     stream.on("response", (headers: ResponseHeaders) => this.#onHeaders(headers));
     stream.on("trailers", (headers: IncomingHttpHeaders) => this.#onStatus(headers));
     stream.on("data", (chunk: Buffer) => this.#onData(chunk));
-    stream.on("drain", () => {
-      if (!this.#over) this.#sink.drained();
+    stream.on("end", () => {
+      // A stream that is reset may end first: why is told when it closes.
+      if (this.#hasStatus) this.#finish();
+      else this.#resetTimer = setTimeout(() => this.#finish(), RESET_MS_MAX).unref();
     });
-    stream.on("end", () => this.#finish());
-    stream.on("close", () => this.#finish());
+    stream.on("close", () => {
+      const { rstCode } = stream;
+      // Where the connection is gone, it is our own side's code.
+      if (rstCode !== 0 && !session.destroyed)
+        this.#problem ??= new Error(`the stream was reset (HTTP/2 code ${String(rstCode)})`);
+      this.#finish();
+    });
+  }
+
+  get progress(): LinkProgress {
+    return this.#progress;
   }
 
   send(frame: Buffer): boolean {
-    this.#stream.write(withPrefix(frame));
-    // The stream's own mark is far lower, so it drains after every time this says no.
-    return this.#stream.writableLength < UNSENT_BYTES_MAX;
+    const bytes = withPrefix(frame);
+    this.#progress.sentBytes += bytes.length;
+    return this.#upload.send(bytes);
   }
 
   finish(): void {
-    this.#stream.end();
+    this.#upload.finish();
   }
 
   destroy(): void {
@@ -161,20 +163,22 @@ class GrpcLink implements FrameLink {
     // After the input of this turn: a process that was stopped finds there what came meanwhile.
     setImmediate(() => {
       if (this.#over) return;
-      if (!this.#heard) {
+      const { receivedBytes } = this.#connection;
+      if (this.#isPinged && receivedBytes === this.#receivedBytes) {
         this.#fail(
           new Error(`the connection was silent for ${String(this.#lookMs)} ms, and a ping was not answered`),
         );
         return;
       }
-      this.#heard = false;
-      this.#session.ping((error) => {
-        if (error === null) this.#heard = true;
-      });
+      this.#receivedBytes = receivedBytes;
+      // After GOAWAY no ping is sent any more, and silence says nothing.
+      this.#isPinged = !this.#session.closed;
+      if (this.#isPinged) this.#session.ping(() => undefined);
     });
   }
 
   #onHeaders(headers: ResponseHeaders): void {
+    this.#isAnswered = true;
     const { ":status": status, "content-type": type } = headers;
     if (status !== 200 || type?.startsWith("application/grpc") !== true) {
       this.#fail(new Error(`what answers is no cell: HTTP ${String(status)}, ${type ?? "no content type"}`));
@@ -192,8 +196,8 @@ class GrpcLink implements FrameLink {
   }
 
   #onData(chunk: Buffer): void {
-    this.#heard = true;
     if (this.#over) return;
+    this.#progress.receivedBytes += chunk.length;
     try {
       this.#reader.push(chunk);
     } catch (error) {
@@ -208,7 +212,9 @@ class GrpcLink implements FrameLink {
 
   #finish(): void {
     if (this.#over) return;
-    if (!this.#hasStatus || this.#reader.isInMessage) {
+    if (!this.#isAnswered) {
+      this.#problem = closedUnanswered(this.#problem, this.#isTls);
+    } else if (!this.#hasStatus || this.#reader.isInMessage) {
       this.#problem ??= new Error("the connection was closed");
     }
     this.#release();
@@ -218,7 +224,8 @@ class GrpcLink implements FrameLink {
   #release(): void {
     this.#over = true;
     clearInterval(this.#looks);
-    this.#session.destroy();
+    clearTimeout(this.#resetTimer);
+    this.#connection.destroy();
   }
 }
 

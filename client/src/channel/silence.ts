@@ -23,7 +23,7 @@ export class SilenceWatch {
 
   /** Something was asked. @param owedNothing before it: then silence counts from now */
   asked(link: Link, owedNothing: boolean): void {
-    if (owedNothing) link.quietSince = this.#runtime.now();
+    if (owedNothing) link.asked(this.#runtime.now());
     if (this.#cancel === undefined && this.#host.indebted() !== undefined) this.#look();
   }
 
@@ -36,7 +36,9 @@ export class SilenceWatch {
       this.#cancel = undefined;
       const link = this.#host.indebted();
       if (link === undefined) return;
-      if (this.#runtime.now() - link.quietSince >= SILENCE_MS) this.#host.suspect();
+      const now = this.#runtime.now();
+      // Asked first: what moves on a slow line is not silent, however long it takes.
+      if (!link.progressed(now) && now - link.quietSince >= SILENCE_MS) this.#host.suspect();
       this.#look();
     }, SILENCE_MS / 4);
   }

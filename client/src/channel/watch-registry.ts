@@ -10,6 +10,8 @@ export interface WatchHost {
   flushSoon(): void;
   /** Runs the function a little later; for watches that were refused for now. */
   later(callback: () => void, retryAfterMs: number): void;
+  /** A listener has thrown. */
+  surface(thrown: unknown): void;
 }
 
 export interface WatchOutbox {
@@ -99,7 +101,7 @@ export class WatchRegistry implements WatchHolder {
     if (watch.nextRevision === 0) watch.nextRevision = revision + 1;
     if (watch.created) return;
     watch.created = true;
-    watch.listener.created(revision);
+    this.#tell(() => watch.listener.created(revision), undefined);
   }
 
   onEvents({ watchId, alsoWatchIds, events, revision }: coordination.WatchEvents): void {
@@ -113,7 +115,7 @@ export class WatchRegistry implements WatchHolder {
     const watch = this.#byId.get(watchId);
     if (watch === undefined) return;
     watch.nextRevision = Math.max(watch.nextRevision, revision + 1);
-    watch.listener.progress(revision);
+    this.#tell(() => watch.listener.progress(revision), undefined);
   }
 
   onEnded({ watchId, reason }: coordination.WatchEnded): void {
@@ -144,7 +146,7 @@ export class WatchRegistry implements WatchHolder {
     const watch = this.#byId.get(watchId);
     if (watch === undefined) return;
     watch.nextRevision = Math.max(watch.nextRevision, batch.revision + 1);
-    if (watch.listener.events(batch)) return;
+    if (this.#tell(() => watch.listener.events(batch), true)) return;
     // The server holds nothing for a consumer that is behind; what follows comes from the cell's history later.
     watch.held = true;
     this.#removeFromStream(watch);
@@ -184,7 +186,17 @@ export class WatchRegistry implements WatchHolder {
     watch.cancelled = true;
     this.#watches.delete(watch);
     this.#removeFromStream(watch);
-    watch.listener.ended(error);
+    this.#tell(() => watch.listener.ended(error), undefined);
+  }
+
+  /** A listener's exception surfaces as an uncaught one, in a turn of its own: others are told all the same. */
+  #tell<T>(tell: () => T, otherwise: T): T {
+    try {
+      return tell();
+    } catch (thrown) {
+      this.#host.surface(thrown);
+      return otherwise;
+    }
   }
 }
 

@@ -3,6 +3,7 @@ import type { Client } from "../client.ts";
 import { DIAGNOSTICS, observed } from "../diagnostics.ts";
 import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
+import { Farewell } from "./farewell.ts";
 import { isPassing, pauseUntil } from "./persist.ts";
 import { onSessionLost } from "./session-end.ts";
 
@@ -39,6 +40,16 @@ export interface Wait {
   /** The caller wants it at once or not at all. */
   readonly once: boolean;
   readonly watchKey: boolean;
+  /** Of this acquisition: the same, however often it is tried. */
+  readonly id: string;
+  /** Begins with `stop`, or with a failure that is not followed by another try (see {@link tryFailed}). */
+  readonly farewell: Farewell;
+  readonly outage: Outage;
+}
+
+/** Why nothing is got on with at present; undefined: nothing stands in the way. */
+export interface Outage {
+  failure: LockstepError | undefined;
 }
 
 /**
@@ -83,6 +94,10 @@ async function acquire<T>(
   if (signal?.aborted === true) onAbort();
   else signal?.addEventListener("abort", onAbort, { once: true });
   const outage: Outage = { failure: undefined };
+  const farewell = new Farewell(client.runtime);
+  const onStop = (): void => farewell.begin(stop.signal.reason);
+  if (stop.signal.aborted) onStop();
+  else stop.signal.addEventListener("abort", onStop, { once: true });
   const cancelTimer =
     waitMs === undefined || waitMs === 0
       ? undefined
@@ -91,40 +106,44 @@ async function acquire<T>(
     ...{ what, session, stop: stop.signal },
     once: waitMs === 0,
     watchKey: options.watchKey ?? true,
+    ...{ id: client.runtime.uuid(), farewell, outage },
   };
   try {
-    return await (wait.once ? work(wait) : throughOutages(client, wait, { work, outage }));
+    return await (wait.once ? work(wait) : throughOutages(client, wait, work));
   } catch (error) {
     // Waiting ends when the session ends, whatever else went wrong at the same time.
-    throw session.lost.aborted ? session.lost.reason : error;
+    if (session.lost.aborted) throw session.lost.reason;
+    throw stop.signal.aborted && willPass(error) ? stop.signal.reason : error;
   } finally {
     cancelTimer?.();
+    farewell.end();
     unsubscribe();
     signal?.removeEventListener("abort", onAbort);
   }
 }
 
-/** Why nothing is got on with at present; undefined: nothing stands in the way. */
-interface Outage {
-  failure: LockstepError | undefined;
-}
-
-async function throughOutages<T>(
-  client: Client,
-  wait: Wait,
-  { work, outage }: { readonly work: (wait: Wait) => Promise<T>; readonly outage: Outage },
-): Promise<T> {
+async function throughOutages<T>(client: Client, wait: Wait, work: (wait: Wait) => Promise<T>): Promise<T> {
   const backoff = new Backoff(client.runtime);
   for (;;) {
     try {
       return await work(wait);
     } catch (error) {
-      if (wait.stop.aborted || !isPassing(error)) throw error;
-      outage.failure = error;
+      if (wait.stop.aborted || !willPass(error)) throw error;
+      wait.outage.failure = error;
       await pauseUntil(client, wait.stop, backoff.nextMs(error.retryAfterMs));
       throwUnwanted(wait);
     }
   }
+}
+
+/** Also: the cell has forgotten whether it executed the try. It is taken back like one whose answer was lost. */
+function willPass(error: unknown): error is LockstepError {
+  return isPassing(error) || (error instanceof LockstepError && error.code === "request-expired");
+}
+
+/** To be called before a try that failed is taken back: unless there will be another one, nobody waits long for that. */
+export function tryFailed(wait: Wait, error: unknown): void {
+  if (wait.once || !willPass(error)) wait.farewell.begin(error);
 }
 
 /** The same for whoever asks without wanting to wait: what was not free is `undefined` instead of an error. */

@@ -3,7 +3,7 @@ import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
 import type { CallOptions, Txn, TxnResult } from "../types.ts";
-import type { Wait } from "./acquiring.ts";
+import { tryFailed, type Wait } from "./acquiring.ts";
 import { isPassing } from "./persist.ts";
 import { onSessionLost } from "./session-end.ts";
 
@@ -17,8 +17,6 @@ const UNDO_REFUSALS_MAX = 20;
  * torn down, and be executed after it was looked for: so it is looked for again this long after.
  */
 const LOOK_AGAIN_AFTER_MS: readonly number[] = [1_000, 5_000, 20_000];
-/** Whoever gave up is not kept waiting longer than this while what he began is taken back. */
-const GIVE_UP_MS_MAX = 1_000;
 
 /** What takes an attempt back. Called with a bound; may be called again after it failed. */
 export type Undo = (options: CallOptions) => Promise<unknown>;
@@ -34,8 +32,9 @@ export interface Creation {
 
 /**
  * Sends the transaction that creates a claim. Whatever way it ends but well, nothing of it stays: a creation whose
- * caller has gone is taken back when its answer comes, and one whose answer is lost is looked for. Both go on behind
- * the caller's back if they take long; what the end of the session comes before, the cell removes with its lease.
+ * caller has gone is taken back when its answer comes, and one whose answer is lost is looked for. As long as somebody
+ * waits, it fails when that is done: another try must not stand beside this one. Behind the back of a caller that has
+ * gone it goes on; what the end of the session comes before, the cell removes with its lease.
  */
 export async function create(client: Client, wait: Wait, creation: Creation): Promise<TxnResult> {
   wait.stop.throwIfAborted();
@@ -52,54 +51,23 @@ export async function create(client: Client, wait: Wait, creation: Creation): Pr
     },
     async (error: unknown) => {
       if (isUnknown(error)) {
+        tryFailed(wait, error);
         await insist(client, session, creation.undoUnknown);
         void lookAgain(client, session, creation.undoUnknown);
       }
       throw error;
     },
   );
-  const result = await orGivenUp(client, wait, settled);
+  const result = await wait.farewell.orOver(settled);
+  wait.outage.failure = undefined;
   if (!wait.stop.aborted) return result;
   // The answer and the stop came in one turn.
-  if (!answered.takenBack) await insist(client, session, creation.undoKnown(result));
+  if (!answered.takenBack) await wait.farewell.waitFor(insist(client, session, creation.undoKnown(result)));
   throw wait.stop.reason;
 }
 
-/** What `settled` says; from the stop of the waiting on it has a second left to say it. */
-async function orGivenUp<T>(client: Client, wait: Wait, settled: Promise<T>): Promise<T> {
-  let cancelTimer: (() => void) | undefined;
-  let onStop: () => void = () => undefined;
-  const gaveUp = new Promise<never>((_, reject) => {
-    onStop = () => {
-      cancelTimer = client.runtime.schedule(() => reject(wait.stop.reason as Error), GIVE_UP_MS_MAX);
-    };
-  });
-  wait.stop.addEventListener("abort", onStop, { once: true });
-  try {
-    return await Promise.race([settled, gaveUp]);
-  } finally {
-    wait.stop.removeEventListener("abort", onStop);
-    cancelTimer?.();
-  }
-}
-
-/**
- * Runs `undo` until it works or the session is over. Resolves when that is so, but at the latest after a second: the
- * rest goes on by itself.
- */
+/** Runs `undo` until it works or the session is over. Never rejects; an outage is waited for. */
 export async function insist(client: Client, session: Session, undo: Undo): Promise<void> {
-  const done = untilUndone(client, session, undo);
-  await new Promise<void>((resolve) => {
-    const cancelTimer = client.runtime.schedule(resolve, GIVE_UP_MS_MAX);
-    void done.finally(() => {
-      cancelTimer();
-      resolve();
-    });
-  });
-}
-
-/** Never rejects. An outage is waited for, as long as the session lasts. */
-async function untilUndone(client: Client, session: Session, undo: Undo): Promise<void> {
   const backoff = new Backoff(client.runtime);
   let refusals = 0;
   for (;;) {
@@ -121,7 +89,7 @@ async function untilUndone(client: Client, session: Session, undo: Undo): Promis
 async function lookAgain(client: Client, session: Session, undo: Undo): Promise<void> {
   for (const delayMs of LOOK_AGAIN_AFTER_MS) {
     await pause(client, session, delayMs);
-    await untilUndone(client, session, undo);
+    await insist(client, session, undo);
   }
 }
 

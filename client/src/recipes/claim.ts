@@ -2,8 +2,9 @@ import type { Client } from "../client.ts";
 import { DIAGNOSTICS } from "../diagnostics.ts";
 import { LockstepError } from "../errors.ts";
 import type { Session } from "../session.ts";
-import type { CallOptions, Compare } from "../types.ts";
+import type { CallOptions, Compare, TxnResult } from "../types.ts";
 import { insist } from "./attempt.ts";
+import { Farewell } from "./farewell.ts";
 import { KeyWatcher } from "./key-watcher.ts";
 import { onSessionLost } from "./session-end.ts";
 import { tokenToString } from "./token.ts";
@@ -41,6 +42,8 @@ export class Claim implements AsyncDisposable {
   #over: LockstepError | undefined;
   /** The key is known to be gone: there is nothing to release. */
   #gone = false;
+  /** In which revision the release took effect; undefined: it has not, or the answer was lost. */
+  protected releasedAt: number | undefined;
 
   /**
    * Made by a recipe, once the cell has said so.
@@ -113,12 +116,15 @@ export class Claim implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#end(notHeld(`${this.what} was released`), true);
     if (this.#gone || this.session.lost.aborted) return;
-    await insist(this.client, this.session, (options) => this.release(options));
+    const farewell = new Farewell(this.client.runtime);
+    farewell.begin(undefined);
+    await farewell.waitFor(insist(this.client, this.session, (options) => this.release(options)));
+    farewell.end();
   }
 
   async #delete(options: CallOptions): Promise<void> {
     const { client, token } = this;
-    const deletion = (keys: readonly string[]): Promise<{ readonly succeeded: boolean }> =>
+    const deletion = (keys: readonly string[]): Promise<TxnResult> =>
       client.txn(
         {
           compares: keys.map((key) => ({ key, createRevision: token })),
@@ -126,7 +132,8 @@ export class Claim implements AsyncDisposable {
         },
         options,
       );
-    const { succeeded } = await deletion(this.#keys);
+    const { succeeded, revision } = await deletion(this.#keys);
+    if (succeeded) this.releasedAt = revision;
     // One of several is gone already: that does not keep the others.
     if (!succeeded && this.#keys.length > 1) await Promise.all(this.#keys.map((key) => deletion([key])));
   }

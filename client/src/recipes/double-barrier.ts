@@ -1,15 +1,17 @@
 import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { KeyValue } from "../types.ts";
-import { acquiring, type AcquireOptions, type Subject, type Wait } from "./acquiring.ts";
-import { Claim } from "./claim.ts";
-import { firstDeletions, follow, isCompacted } from "./follow.ts";
+import { acquiring, timedOut, tryFailed, type AcquireOptions, type Wait } from "./acquiring.ts";
+import { Claim, notHeld } from "./claim.ts";
+import { firstDeletions, followOn, isCompacted } from "./follow.ts";
 import { checkName, keysOf, ROOTS } from "./names.ts";
 import { fieldsOf, ownerMark } from "./owner.ts";
 import { persist } from "./persist.ts";
 import { Queue, type Entered, type Place } from "./queue.ts";
 
 const PARTICIPANTS_MAX = 1_000;
+/** Keys that are counted: a participant may have another one for a moment, of a try that was executed late. */
+const COUNTED_MAX = 2 * PARTICIPANTS_MAX;
 
 /** What all who take part must agree on. */
 export interface DoubleBarrierOptions {
@@ -20,15 +22,34 @@ export interface DoubleBarrierOptions {
 /** A part in the work that all began together. */
 export class Participation extends Claim {
   readonly #barrier: DoubleBarrier;
+  /**
+   * The create revision of the round's `ready`, which tells it from every other round.
+   * @internal
+   */
+  readonly round: number;
 
   /**
    * Made by {@link DoubleBarrier.enter}.
    * @internal
    */
-  constructor(client: Client, wait: Wait, fields: Place & { readonly barrier: DoubleBarrier }) {
+  constructor(
+    client: Client,
+    wait: Wait,
+    fields: Place & { readonly barrier: DoubleBarrier; readonly round: number },
+  ) {
     const { session, what, watchKey } = wait;
     super(client, { session, what, watchKey, key: fields.key, token: fields.token });
     this.#barrier = fields.barrier;
+    this.round = fields.round;
+  }
+
+  /**
+   * Whoever came later is of another round. When it is not known exactly, the revision in which this one began: it
+   * comes before every later round, too.
+   * @internal
+   */
+  get leftAt(): number {
+    return this.releasedAt ?? this.round;
   }
 
   /**
@@ -49,7 +70,7 @@ export class DoubleBarrier {
   /** There while the work goes on: who looks late must not wait for those who have left already. */
   readonly #ready: string;
   readonly #queue: Queue;
-  readonly #subject: Subject;
+  readonly #what: string;
 
   constructor(client: Client, name: string, options: DoubleBarrierOptions) {
     checkName("a double barrier", name);
@@ -64,7 +85,7 @@ export class DoubleBarrier {
     this.#members = `${prefix}members/`;
     this.#ready = `${prefix}ready`;
     this.#queue = new Queue(client, { own: this.#members });
-    this.#subject = { recipe: "double-barrier", what: `the double barrier "${name}"` };
+    this.#what = `the double barrier "${name}"`;
   }
 
   /**
@@ -73,21 +94,23 @@ export class DoubleBarrier {
    *   `waitMs`, `cancelled` by the signal, `session-lost`.
    */
   enter(options: AcquireOptions): Promise<Participation> {
-    return acquiring(this.#client, this.#subject, options, async (wait) => {
+    const subject = { recipe: "double-barrier", what: this.#what };
+    return acquiring(this.#client, subject, options, async (wait) => {
       const entered = await this.#queue.enter(wait, {
-        fields: { participants: this.participants },
+        fields: { participants: this.participants, participant: wait.id },
         ask: [
-          { get: { key: this.#members, rangeEnd: `${this.#members}:`, limit: PARTICIPANTS_MAX + 1 } },
+          { get: { key: this.#members, rangeEnd: `${this.#members}:`, limit: COUNTED_MAX } },
           { get: { key: this.#ready } },
         ],
       });
       try {
-        await this.#untilReady(wait, entered);
+        const round = await this.#untilReady(wait, entered);
+        return new Participation(this.#client, wait, { ...entered.place, barrier: this, round });
       } catch (error) {
+        tryFailed(wait, error);
         await this.#queue.giveUp(wait, entered.place);
         throw error;
       }
-      return new Participation(this.#client, wait, { ...entered.place, barrier: this });
     });
   }
 
@@ -97,49 +120,79 @@ export class DoubleBarrier {
     options: Omit<AcquireOptions, "session" | "watchKey">,
   ): Promise<void> {
     const { session } = participation;
-    await acquiring(this.#client, this.#subject, { ...options, session }, async (wait) => {
+    const client = this.#client;
+    const subject = { recipe: "double-barrier-leave", what: this.#what };
+    await acquiring(client, subject, { ...options, session }, async (wait) => {
       await participation.release({ signal: wait.stop });
       for (;;) {
-        const { kvs, revision } = await persist(this.#client, wait.stop, (call) =>
-          this.#client.range({ prefix: this.#members }, { ...call, limit: 1, keysOnly: true }),
+        const { kvs, revision } = await persist(client, wait.stop, (call) =>
+          client.range({ prefix: this.#members }, { ...call, limit: 1, keysOnly: true }),
         );
+        // The first one is the oldest. One that came after this part was over may wait for this process: in the next round.
         const [other] = kvs;
-        if (other === undefined) break;
-        await firstDeletions(this.#client, other.key, { revision, stop: wait.stop });
+        if (other === undefined || other.createRevision > participation.leftAt) break;
+        if (wait.once) throw timedOut(wait.what);
+        await firstDeletions(client, other.key, { revision, stop: wait.stop });
       }
-      await this.#client.delete(this.#ready, { signal: wait.stop });
+      const key = this.#ready;
+      const compares = [{ key, createRevision: participation.round }];
+      await persist(client, wait.stop, (call) =>
+        client.txn({ compares, success: [{ delete: { key } }] }, call),
+      );
     });
   }
 
-  /** Those before the last one wait for a sign of it: one key that comes, instead of all for all. */
-  async #untilReady(wait: Wait, { ahead, answers }: Entered): Promise<void> {
+  /**
+   * Those before the last one wait for a sign of it: one key that comes, instead of all for all.
+   * @returns the create revision of that key
+   */
+  async #untilReady(wait: Wait, { place, ahead, answers }: Entered): Promise<number> {
     const [members, ready] = answers;
     if (members === undefined || ready === undefined) {
       throw new LockstepError("protocol-error", "unknown", "the answer does not fit the transaction");
     }
     this.#checkNumber(members.kvs);
-    if (ready.kvs.length > 0) return;
+    const [going] = ready.kvs;
+    if (going !== undefined) return going.createRevision;
+    if (countOf(members.kvs) >= this.participants) return this.#open(wait, place);
+    if (wait.once) throw timedOut(wait.what);
     const client = this.#client;
-    if (members.kvs.length >= this.participants) {
-      const { leaseId } = wait.session;
-      const value = JSON.stringify(ownerMark(client, wait.session));
-      await persist(client, wait.stop, (call) => client.put(this.#ready, value, { ...call, leaseId }));
-      return;
-    }
     let { revision } = ahead;
     for (;;) {
       try {
-        for await (const { events } of follow(client, this.#ready, { revision, stop: wait.stop })) {
-          if (events.some(({ kind }) => kind === "put")) return;
+        for await (const { events } of followOn(client, this.#ready, { revision, stop: wait.stop })) {
+          const put = events.find(({ kind }) => kind === "put");
+          if (put !== undefined) return put.kv.createRevision;
         }
         wait.stop.throwIfAborted();
       } catch (error) {
         if (!isCompacted(error)) throw error;
         const look = await persist(client, wait.stop, (call) => client.range(this.#ready, call));
-        if (look.kvs.length > 0) return;
+        const [begun] = look.kvs;
+        if (begun !== undefined) return begun.createRevision;
         ({ revision } = look);
       }
     }
+  }
+
+  /** Gives the sign. It goes by one's own place, so that one that is executed late opens no later round. */
+  async #open(wait: Wait, place: Place): Promise<number> {
+    const client = this.#client;
+    const { leaseId } = wait.session;
+    const value = JSON.stringify(ownerMark(client, wait.session));
+    const { responses } = await persist(client, wait.stop, (call) =>
+      client.txn(
+        {
+          compares: [{ key: place.key, createRevision: place.token }],
+          success: [{ put: { key: this.#ready, value, leaseId } }],
+        },
+        call,
+      ),
+    );
+    const [put] = responses;
+    if (put?.kind !== "put")
+      throw notHeld(`the place at ${wait.what} was taken away: somebody deleted its key`);
+    return put.createRevision;
   }
 
   #checkNumber(kvs: readonly KeyValue[]): void {
@@ -154,4 +207,9 @@ export class DoubleBarrier {
       }
     }
   }
+}
+
+/** How many processes these keys are of. */
+function countOf(members: readonly KeyValue[]): number {
+  return new Set(members.map((kv) => fieldsOf(kv).get("participant") ?? kv.keyText)).size;
 }

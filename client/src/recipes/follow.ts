@@ -1,8 +1,10 @@
 import type { RangeInput } from "../bytes.ts";
+import { Backoff } from "../backoff.ts";
 import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { WatchBatch, WatchEvent } from "../types.ts";
 import type { WatchOptions } from "../watch.ts";
+import { isPassing, pauseUntil } from "./persist.ts";
 
 /** From where to follow a key, and until when. */
 export interface Following {
@@ -32,6 +34,30 @@ export async function* follow(
   }
 }
 
+/** {@link follow} for whoever waits anyway: a watch that is refused for now is asked for again, from where it was. */
+export async function* followOn(
+  client: Client,
+  range: RangeInput,
+  following: Following & Pick<WatchOptions, "omit">,
+): AsyncGenerator<WatchBatch, void, undefined> {
+  const { stop } = following;
+  const backoff = new Backoff(client.runtime);
+  let { revision } = following;
+  for (;;) {
+    try {
+      for await (const batch of follow(client, range, { ...following, revision })) {
+        ({ revision } = batch);
+        backoff.reset();
+        yield batch;
+      }
+      return;
+    } catch (error) {
+      if (!isPassing(error)) throw error;
+      await pauseUntil(client, stop, backoff.nextMs(error.retryAfterMs));
+    }
+  }
+}
+
 /**
  * Resolves with the deletions of the first revision that has any in the range, or with undefined when the place was
  * forgotten while waiting: look again. Rejects with the reason of `stop`.
@@ -44,7 +70,7 @@ export async function firstDeletions(
   const { stop } = following;
   stop.throwIfAborted();
   try {
-    for await (const { events } of follow(client, range, { ...following, omit: "put" })) {
+    for await (const { events } of followOn(client, range, { ...following, omit: "put" })) {
       const deletions = events.filter(({ kind }) => kind === "delete");
       if (deletions.length > 0) return deletions;
     }

@@ -1,10 +1,10 @@
 import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { CallOptions, KeyValue, RangeResult, TxnResult, TxnStep } from "../types.ts";
-import { isStillWanted, throwUnwanted, timedOut, type Wait } from "./acquiring.ts";
+import { isStillWanted, throwUnwanted, timedOut, tryFailed, type Wait } from "./acquiring.ts";
 import { create, insist } from "./attempt.ts";
 import { notHeld } from "./claim.ts";
-import { follow, isCompacted } from "./follow.ts";
+import { followOn, isCompacted } from "./follow.ts";
 import { after, between } from "./names.ts";
 import { fieldsOf, ownerMark } from "./owner.ts";
 import { persist } from "./persist.ts";
@@ -79,6 +79,7 @@ export class Queue {
     try {
       await this.untilFirst(wait, entered);
     } catch (error) {
+      tryFailed(wait, error);
       await this.giveUp(wait, entered.place);
       throw error;
     }
@@ -128,9 +129,9 @@ export class Queue {
     await this.#client.txn({ compares, success: [{ delete: { key } }] }, options);
   }
 
-  /** {@link leave} for whoever gives up: it is tried until it works or the session ends. */
+  /** {@link leave} for whoever gives up: it is tried until it works or the session ends, and waited for if there is time. */
   giveUp(wait: Wait, place: Place): Promise<void> {
-    return insist(this.#client, wait.session, (options) => this.leave(place, options));
+    return wait.farewell.waitFor(insist(this.#client, wait.session, (options) => this.leave(place, options)));
   }
 
   /** The keys of one's own lane, the first first; at most `limit`. */
@@ -145,7 +146,7 @@ export class Queue {
     // Nothing can come between neighbours of one lane, so one watch sees the end of each, and of one's own.
     const range = furthest.startsWith(this.#own) ? between(furthest, place.key) : furthest;
     try {
-      for await (const { events } of follow(this.#client, range, {
+      for await (const { events } of followOn(this.#client, range, {
         revision,
         stop: wait.stop,
         omit: "put",

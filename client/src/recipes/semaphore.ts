@@ -1,7 +1,15 @@
 import type { Client } from "../client.ts";
 import { LockstepError } from "../errors.ts";
 import type { CallOptions, KeyValue, TxnResult } from "../types.ts";
-import { acquiring, isStillWanted, orUndefined, throwUnwanted, timedOut, type Wait } from "./acquiring.ts";
+import {
+  acquiring,
+  isStillWanted,
+  orUndefined,
+  throwUnwanted,
+  timedOut,
+  tryFailed,
+  type Wait,
+} from "./acquiring.ts";
 import { create } from "./attempt.ts";
 import { notHeld, whileHeld } from "./claim.ts";
 import { Lock, type LockOptions } from "./exclusive-lock.ts";
@@ -129,6 +137,7 @@ export class Semaphore {
     try {
       return await this.#serve(wait, entered);
     } catch (error) {
+      tryFailed(wait, error);
       await this.#queue.giveUp(wait, entered.place);
       throw error;
     }

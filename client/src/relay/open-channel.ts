@@ -43,7 +43,7 @@ export async function openChannel(options: ConnectOptions): Promise<Channel> {
     return new Channel({ ...common, runtime, transport: await transportOf(options) });
   }
   const pulse = new Pulse();
-  const port = openInThread({ ...common, pulse: pulse.buffer, ...(tls !== undefined && { tls }) });
+  const port = await openInThread({ ...common, pulse: pulse.buffer, ...(tls !== undefined && { tls }) });
   // Identities are given where requests may have to be repeated.
   const channelOptions: ChannelOptions = { ...common, identity: "none", runtime, transport: NO_STREAMS };
   return new Channel(channelOptions, (events: ConnectorEvents) => {

@@ -191,6 +191,22 @@ describe("a client whose channel is in a thread of its own", () => {
     const kept = `setTimeout(() => { process.stdout.write(" and alive"); client.close(); }, 300).unref();`;
     assert.equal((await run(program(kept))).stdout, "done and alive");
   });
+
+  it("does not run the program's preloads again in the thread, where one that connects would begin another", async () => {
+    await using member = await ThreadedMember.start();
+    const preload = `
+      import { connect } from ${JSON.stringify(new URL("../index.ts", import.meta.url).href)};
+      process.stdout.write("connects ");
+      globalThis.client = await connect({ endpoints: [${JSON.stringify(member.address)}] });
+    `;
+    const url = `data:text/javascript,${encodeURIComponent(preload)}`;
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      ["--eval", `client.get("/a").then(() => { process.stdout.write("once"); client.close(); })`],
+      { timeout: 20_000, env: { ...process.env, NODE_OPTIONS: `--import=${url}` } },
+    );
+    assert.equal(stdout, "connects once");
+  });
 });
 
 describe("the port between the threads", () => {

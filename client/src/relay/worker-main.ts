@@ -15,6 +15,8 @@ export interface OpenMessage {
 }
 
 parentPort?.on("message", ({ port, options }: OpenMessage) => open(port, options));
+// It listens: whoever began it knows that nothing is missing.
+parentPort?.postMessage("loaded");
 
 function open(port: MessagePort, { tls, pulse, ...options }: RelayOptions): void {
   const channel = new Channel({

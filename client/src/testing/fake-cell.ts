@@ -128,6 +128,17 @@ export class FakeMember {
     return this.#watches.size;
   }
 
+  /** Ends every open watch with this failure. */
+  endWatches(code: string): void {
+    const outcome = coordination.Outcome.NOT_APPLIED;
+    const failure = { code, outcome, message: "by the test", compactRevision: 0, retryAfterMs: 0 };
+    for (const { id, stream } of this.#watches) {
+      const reason = { $case: "failure" as const, value: failure };
+      stream.write(serverFrame({ watchEnded: [{ watchId: id, reason }] }));
+    }
+    this.#watches.clear();
+  }
+
   stop(): void {
     this.#unsubscribe();
     this.#server.forceShutdown();

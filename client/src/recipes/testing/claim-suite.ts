@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { Outcome } from "@lockstep/proto/coordination";
 import type { AcquireOptions, Claim, Client, Session } from "../../index.ts";
 import type { FakeMember, Verdict } from "../../testing/fake-cell.ts";
 import { aborted, connectTo, eventually, keysIn, settled, setUp } from "./set-up.ts";
@@ -144,6 +145,63 @@ export function claimSuite(recipe: ClaimRecipe): void {
     assert.equal(keysIn(member).length, keysEach);
     assert.ok(keysIn(member).includes(claim.key));
     await claim.release();
+    assert.deepEqual(keysIn(member), []);
+  });
+
+  test(`${name}: whose identity the cell has forgotten waits on all the same`, async () => {
+    const { member, client, session } = await world();
+    const failure = { code: "request-expired", outcome: Outcome.UNKNOWN };
+    once(member, { kind: "fail", failure }, "creation");
+    const claim = await acquire(client, { session });
+    claim.assertHeld();
+    assert.equal(keysIn(member).length, keysEach);
+  });
+
+  test(`${name}: whose watch is refused for now keeps its place, and asks for no more than the watch`, async () => {
+    const { member, client, session } = await world();
+    const second = await client.session({ ttlMs: 10_000 });
+    const holder = await acquire(client, { session, watchKey: false });
+    const waiting = acquire(client, { session: second });
+    await eventually("it waits", () => member.watchCount() > 0);
+    const before = [keysIn(member), member.store.executions];
+    member.endWatches("too-many-watches");
+    await eventually("it waits again", () => member.watchCount() > 0);
+    assert.deepEqual([keysIn(member), member.store.executions], before);
+    await holder.release();
+    assert.ok((await waiting).token > holder.token);
+  });
+
+  test(`${name}: who has given up is told why, whatever fails after that`, async () => {
+    const { REAL_RUNTIME } = await import("../../runtime.ts");
+    const waitMs = 47;
+    let onTime = (): void => undefined;
+    const { member, client, session } = await world({
+      identity: "none",
+      runtime: {
+        ...REAL_RUNTIME,
+        schedule: (callback, delayMs) =>
+          REAL_RUNTIME.schedule(() => {
+            callback();
+            if (delayMs === waitMs) onTime();
+          }, delayMs),
+      },
+    });
+    onTime = () => member.breakStreams();
+    let silent = true;
+    member.judge = (_, { operation }) => {
+      if (!silent || operation?.$case !== "txn") return { kind: "execute" };
+      silent = false;
+      return { kind: "swallow" };
+    };
+    await assert.rejects(acquire(client, { session, waitMs }), { code: "lock-timeout" });
+    silent = true;
+    const abort = new AbortController();
+    onTime = () => {
+      abort.abort();
+      member.breakStreams();
+    };
+    client.runtime.schedule(() => undefined, waitMs);
+    await assert.rejects(acquire(client, { session, signal: abort.signal }), { code: "cancelled" });
     assert.deepEqual(keysIn(member), []);
   });
 
