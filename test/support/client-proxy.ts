@@ -1,8 +1,22 @@
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import type { Server, Socket } from "node:net";
+import { Diallers } from "./dialler.ts";
 import { PASS, ProxiedLink } from "./proxied-link.ts";
 import type { LinkRule } from "./proxied-link.ts";
+
+/** For `shape`: all are let through, and nobody is looked for. */
+export const PASS_ALL = (): LinkRule => PASS;
+
+/** All proxies of this process have the same diallers. */
+const DIALLERS = new Diallers();
+
+interface Connection {
+  readonly link: ProxiedLink;
+  /** The dialler's. */
+  readonly port: number;
+  /** Known since a rule asked for it. */
+  pid: number | undefined;
+}
 
 /**
  * A TCP proxy before one member's client port. Clients do not say who they are in a way that a proxy could read, but they
@@ -10,91 +24,52 @@ import type { LinkRule } from "./proxied-link.ts";
  */
 export class ClientProxy {
   readonly #server: Server;
+  readonly #port: number;
   readonly #target: number;
-  readonly #links = new Map<ProxiedLink, number>();
-  #rule: (pid: number) => LinkRule = () => PASS;
+  readonly #connections = new Set<Connection>();
+  #rule: (pid: number) => LinkRule = PASS_ALL;
 
-  private constructor(target: number) {
+  private constructor(port: number, target: number) {
+    this.#port = port;
     this.#target = target;
     this.#server = createServer((socket) => this.#accept(socket));
   }
 
   static async start(port: number, target: number): Promise<ClientProxy> {
-    const proxy = new ClientProxy(target);
+    const proxy = new ClientProxy(port, target);
     await new Promise<void>((resolve) => proxy.#server.listen(port, "127.0.0.1", resolve));
     return proxy;
   }
 
-  /** From now on, connections of each process are treated so, those that stand and those that come. */
+  /**
+   * From now on, connections of each process are treated so, those that stand and those that come. One whose process cannot
+   * be found is refused, so that nobody gets around a rule.
+   */
   shape(rule: (pid: number) => LinkRule): void {
     this.#rule = rule;
-    for (const [link, pid] of this.#links) link.obey(rule(pid));
+    for (const connection of this.#connections) this.#treat(connection);
   }
 
   close(): void {
     this.#server.close();
-    for (const link of this.#links.keys()) link.destroy();
+    for (const { link } of this.#connections) link.destroy();
   }
 
   #accept(socket: Socket): void {
     socket.on("error", () => undefined);
-    const pid = ownerOf(socket.remotePort ?? 0, this.#server);
-    const rule = this.#rule(pid);
-    if (rule.kind === "cut") {
-      socket.destroy();
+    const link = new ProxiedLink(socket, this.#target, Buffer.alloc(0));
+    const connection: Connection = { link, port: socket.remotePort ?? 0, pid: undefined };
+    this.#connections.add(connection);
+    socket.on("close", () => this.#connections.delete(connection));
+    this.#treat(connection);
+  }
+
+  #treat(connection: Connection): void {
+    if (this.#rule === PASS_ALL) {
+      connection.link.obey(PASS);
       return;
     }
-    const link = new ProxiedLink(socket, this.#target, Buffer.alloc(0));
-    this.#links.set(link, pid);
-    socket.on("close", () => this.#links.delete(link));
-    link.obey(rule);
-  }
-}
-
-const LOOPBACK = "0100007F";
-
-/** The process that dialled from this port of the loopback; 0: nobody who can be found, as after its end. */
-function ownerOf(port: number, server: Server): number {
-  const address = server.address();
-  const target = typeof address === "object" && address !== null ? address.port : 0;
-  const local = `${LOOPBACK}:${hex(port)}`;
-  const remote = `${LOOPBACK}:${hex(target)}`;
-  const line = readFileSync("/proc/net/tcp", "latin1")
-    .split("\n")
-    .map((row) => row.trim().split(/\s+/))
-    .find((columns) => columns[1] === local && columns[2] === remote);
-  const inode = line?.[9];
-  if (inode === undefined || inode === "0") return 0;
-  const wanted = `socket:[${inode}]`;
-  return processes().find((pid) => socketsOf(pid).includes(wanted)) ?? 0;
-}
-
-function hex(port: number): string {
-  return port.toString(16).toUpperCase().padStart(4, "0");
-}
-
-function processes(): number[] {
-  // The youngest first: whoever dials has often just begun.
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .sort((a, b) => b - a);
-}
-
-function socketsOf(pid: number): string[] {
-  const folder = `/proc/${String(pid)}/fd`;
-  try {
-    return readdirSync(folder).map((fd) => linkOf(`${folder}/${fd}`));
-  } catch {
-    // Gone, or somebody else's.
-    return [];
-  }
-}
-
-function linkOf(path: string): string {
-  try {
-    return readlinkSync(path);
-  } catch {
-    return "";
+    connection.pid ??= DIALLERS.find(connection.port, this.#port);
+    connection.link.obey(connection.pid === undefined ? { kind: "cut" } : this.#rule(connection.pid));
   }
 }

@@ -9,7 +9,9 @@ export type LinkRule =
   /** Nothing goes through, and nobody is told: as behind a firewall that swallows packets. */
   | { readonly kind: "stall" }
   /** What the dialler sends arrives this much later, in order. */
-  | { readonly kind: "delay"; readonly delayMs: number };
+  | { readonly kind: "delay"; readonly delayMs: number }
+  /** What the dialler is answered arrives this much later, in order. */
+  | { readonly kind: "late"; readonly delayMs: number };
 
 export const PASS: LinkRule = { kind: "pass" };
 
@@ -17,11 +19,8 @@ export const PASS: LinkRule = { kind: "pass" };
 export class ProxiedLink {
   readonly #dialler: Socket;
   readonly #upstream: Socket;
-  /** To the target, oldest first; the first one is due at `due`. */
-  readonly #waiting: { readonly chunk: Buffer; readonly due: number }[] = [];
-  #delayMs = 0;
-  #stalled = false;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #asked: Lane;
+  readonly #answered: Lane;
 
   /** @param head what the dialler has sent already */
   constructor(dialler: Socket, target: number, head: Buffer) {
@@ -31,15 +30,9 @@ export class ProxiedLink {
     this.#upstream.on("error", () => dialler.destroy());
     this.#upstream.on("close", () => dialler.destroy());
     dialler.on("close", () => this.destroy());
-    if (head.length > 0) this.#onChunk(head);
-    dialler.on("data", (chunk: Buffer) => this.#onChunk(chunk));
-    this.#upstream.on("data", (chunk: Buffer) => {
-      if (dialler.write(chunk)) return;
-      this.#upstream.pause();
-      dialler.once("drain", () => {
-        if (!this.#stalled) this.#upstream.resume();
-      });
-    });
+    this.#asked = new Lane(dialler, this.#upstream);
+    this.#answered = new Lane(this.#upstream, dialler);
+    if (head.length > 0) this.#asked.send(head);
   }
 
   obey(rule: LinkRule): void {
@@ -47,33 +40,59 @@ export class ProxiedLink {
       this.#dialler.destroy();
       return;
     }
-    this.#delayMs = rule.kind === "delay" ? rule.delayMs : 0;
-    this.#stalled = rule.kind === "stall";
-    if (this.#stalled) this.#upstream.pause();
-    else this.#upstream.resume();
-    this.#flush();
+    const stalled = rule.kind === "stall";
+    this.#asked.shape({ stalled, delayMs: rule.kind === "delay" ? rule.delayMs : 0 });
+    this.#answered.shape({ stalled, delayMs: rule.kind === "late" ? rule.delayMs : 0 });
   }
 
   destroy(): void {
-    clearTimeout(this.#timer);
+    this.#asked.close();
+    this.#answered.close();
     this.#upstream.destroy();
     this.#dialler.destroy();
   }
+}
 
-  #onChunk(chunk: Buffer): void {
+/** One direction of a connection. */
+class Lane {
+  readonly #from: Socket;
+  readonly #to: Socket;
+  /** Oldest first; the first one is due at `due`. */
+  readonly #waiting: { readonly chunk: Buffer; readonly due: number }[] = [];
+  #delayMs = 0;
+  #stalled = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(from: Socket, to: Socket) {
+    this.#from = from;
+    this.#to = to;
+    from.on("data", (chunk: Buffer) => this.send(chunk));
+  }
+
+  send(chunk: Buffer): void {
     this.#waiting.push({ chunk, due: performance.now() + this.#delayMs });
     this.#flush();
+  }
+
+  shape({ stalled, delayMs }: { readonly stalled: boolean; readonly delayMs: number }): void {
+    this.#stalled = stalled;
+    this.#delayMs = delayMs;
+    this.#flush();
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
   }
 
   /** Hands on what is due; never out of order, also when a delay got shorter. */
   #flush(): void {
     clearTimeout(this.#timer);
     if (this.#stalled) {
-      // The dialler's own buffers fill up, and it waits.
-      this.#dialler.pause();
+      // The sender's own buffers fill up, and it waits.
+      this.#from.pause();
       return;
     }
-    this.#dialler.resume();
+    this.#from.resume();
     for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
       const leftMs = next.due - performance.now();
       if (this.#delayMs > 0 && leftMs > 0) {
@@ -81,14 +100,14 @@ export class ProxiedLink {
         return;
       }
       this.#waiting.shift();
-      if (!this.#upstream.write(next.chunk) && this.#waiting.length === 0) this.#untilDrained();
+      if (!this.#to.write(next.chunk) && this.#waiting.length === 0) this.#untilDrained();
     }
   }
 
   #untilDrained(): void {
-    this.#dialler.pause();
-    this.#upstream.once("drain", () => {
-      if (!this.#stalled) this.#dialler.resume();
+    this.#from.pause();
+    this.#to.once("drain", () => {
+      if (!this.#stalled) this.#from.resume();
     });
   }
 }

@@ -1,3 +1,4 @@
+import { PASS_ALL } from "../support/client-proxy.ts";
 import type { LinkRule } from "../support/proxied-link.ts";
 import { PASS } from "../support/proxied-link.ts";
 import type { TestCell } from "../support/cell.ts";
@@ -6,7 +7,7 @@ import type { ClockLibrary } from "../support/clocks/shifted-clocks.ts";
 import type { Judge } from "./judge.ts";
 import { LAWS } from "./judge.ts";
 import { Worker } from "./keeper.ts";
-import type { WorkerOptions } from "./worker/report.ts";
+import type { Order, WorkerOptions } from "./worker/report.ts";
 
 export interface CagesOptions {
   readonly count: number;
@@ -44,11 +45,17 @@ export class Cages {
     return (this.#workers[place] = this.#spawn());
   }
 
+  order(order: Order): void {
+    for (const worker of this.#workers) if (worker.alive) worker.order(order);
+  }
+
   /** What becomes of the worker's connections to the cell; undefined: nothing. */
   shape(worker: Worker, rule: LinkRule | undefined): void {
     if (rule === undefined) this.#rules.delete(worker.pid);
     else this.#rules.set(worker.pid, rule);
-    this.#options.cell.shapeClients((pid) => this.#rules.get(pid) ?? PASS);
+    this.#options.cell.shapeClients(
+      this.#rules.size === 0 ? PASS_ALL : (pid) => this.#rules.get(pid) ?? PASS,
+    );
   }
 
   /** All end what is under way; whoever does not in time waits for something that does not come. */

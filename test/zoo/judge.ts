@@ -1,9 +1,11 @@
 import type { Findings } from "../torture/findings.ts";
 import type { Worker } from "./keeper.ts";
-import type { Domain, Report } from "./worker/report.ts";
+import { PERMITS } from "./worker/report.ts";
+import type { Domain, Kind, Report } from "./worker/report.ts";
 
 /** One owner's time, in true milliseconds. */
 interface Ownership {
+  readonly kind: Kind;
   readonly worker: string;
   readonly token: number;
   readonly leaseId: string;
@@ -14,7 +16,11 @@ interface Ownership {
   sureUntilMs: number;
   /** It began to let go. */
   releasingAtMs: number | undefined;
+  /** An operator began to delete a key of it: who owns it after that has no say in it. */
+  takenAtMs: number | undefined;
 }
+
+type Acquired = Report & { readonly what: "acquired" };
 
 /** A row of the journal. */
 export interface Effect extends Domain {
@@ -34,11 +40,15 @@ export const LAWS = {
   tokens: "tokens belong to owners",
   deadline: "the client's deadline is earlier than the cell's",
   alone: "one owner at a time is sure of it",
+  permits: "no more permits than there are",
   waiters: "every waiter wakes",
   keys: "no key stays behind",
   clients: "clients do nothing that they should not",
   life: "the zoo is alive",
 } as const;
+
+/** How an acquisition may fail: nobody cancels any, and no operator deletes the key of whoever still waits. */
+const HONEST_CODES: ReadonlySet<string> = new Set(["session-lost", "lock-timeout"]);
 
 /** Collects what the zoo's processes tell, and says in the end whether the laws were kept. */
 export class Judge {
@@ -55,11 +65,13 @@ export class Judge {
     this.#findings.record({ worker: worker.name, ...report });
     this.#findings.count(nameOf(report));
     switch (report.what) {
-      case "acquired": {
-        const { token, leaseId, domains, atMs } = report;
-        this.#own(worker.name, { token, leaseId, domains, acquiredAtMs: atMs });
+      case "acquired":
+        this.#own(worker.name, report);
         return;
-      }
+      case "gave up":
+        if (HONEST_CODES.has(report.code)) return;
+        this.#findings.violation(LAWS.clients, `${worker.name} gave up a ${report.kind}: ${report.code}`);
+        return;
       case "sure": {
         const ownership = this.#ownership(worker.name, report.token);
         if (ownership === undefined) return;
@@ -88,23 +100,39 @@ export class Judge {
     if (end.byExpiry) this.#findings.count("sessions expired");
   }
 
+  /** Tokens of whoever owns something now, as far as it is known. */
+  owned(): number[] {
+    return this.#all()
+      .filter(({ worker, releasingAtMs }) => releasingAtMs === undefined && !this.#endedAtMs.has(worker))
+      .map(({ token }) => token);
+  }
+
+  /** An operator is about to delete a key of this owner. */
+  takenAway(token: number, atMs: number): void {
+    for (const ownership of this.#ownerships.get(token) ?? []) ownership.takenAtMs ??= atMs;
+  }
+
   /** @param journal in the order of the commits */
   judge(journal: readonly Effect[]): void {
     this.#checkJournal(journal);
     this.#checkDeadlines();
     this.#checkOneOwner();
+    this.#checkPermits();
   }
 
-  #own(worker: string, fields: Pick<Ownership, "token" | "leaseId" | "domains" | "acquiredAtMs">): void {
-    const others = this.#ownerships.get(fields.token) ?? [];
+  #own(worker: string, { kind, token, leaseId, domains, atMs }: Acquired): void {
+    const others = this.#ownerships.get(token) ?? [];
     if (others.length > 0) {
       this.#findings.violation(
         LAWS.tokens,
-        `${worker} and ${others.map((other) => other.worker).join(", ")} have the token ${String(fields.token)}`,
+        `${worker} and ${others.map((other) => other.worker).join(", ")} have the token ${String(token)}`,
       );
     }
-    others.push({ worker, ...fields, sureUntilMs: -Infinity, releasingAtMs: undefined });
-    this.#ownerships.set(fields.token, others);
+    others.push({
+      ...{ kind, worker, token, leaseId, domains, acquiredAtMs: atMs },
+      ...{ sureUntilMs: -Infinity, releasingAtMs: undefined, takenAtMs: undefined },
+    });
+    this.#ownerships.set(token, others);
   }
 
   #ownership(worker: string, token: number): Ownership | undefined {
@@ -114,6 +142,11 @@ export class Judge {
   /** Until when it was sure, as far as it matters: the dead and those who let go are sure of nothing. */
   #sureUntilMs({ worker, sureUntilMs, releasingAtMs = Infinity }: Ownership): number {
     return Math.min(sureUntilMs, releasingAtMs, this.#endedAtMs.get(worker) ?? Infinity);
+  }
+
+  /** The same, as far as others had to wait for it: not beyond an operator. */
+  #excludesUntilMs(ownership: Ownership): number {
+    return Math.min(this.#sureUntilMs(ownership), ownership.takenAtMs ?? Infinity);
   }
 
   #checkJournal(journal: readonly Effect[]): void {
@@ -158,9 +191,8 @@ export class Judge {
 
   /** Whoever excludes an earlier owner comes after that one's last sure moment. */
   #checkOneOwner(): void {
-    const byToken = [...this.#all()].sort((a, b) => a.token - b.token);
     const sure = new Map<string, { exclusive: Latest; shared: Latest }>();
-    for (const ownership of byToken) {
+    for (const ownership of this.#all()) {
       for (const { resource, mode } of ownership.domains) {
         const latest = sure.get(resource) ?? { exclusive: NOBODY, shared: NOBODY };
         sure.set(resource, latest);
@@ -172,14 +204,29 @@ export class Judge {
             `${resource}: ${ownership.worker} had ${String(ownership.token)} ${(excluded.untilMs - ownership.acquiredAtMs).toFixed(0)} ms before ${excluded.worker} with ${String(excluded.token)} gave up`,
           );
         }
-        const untilMs = this.#sureUntilMs(ownership);
+        const untilMs = this.#excludesUntilMs(ownership);
         latest[mode] = later(latest[mode], { untilMs, worker: ownership.worker, token: ownership.token });
       }
     }
   }
 
+  /** Whoever gets a permit finds fewer than all given to others that are still sure of theirs. */
+  #checkPermits(): void {
+    const permits = this.#all().filter(({ kind }) => kind === "permit");
+    for (const [place, { worker, token, acquiredAtMs }] of permits.entries()) {
+      const others = permits
+        .slice(0, place)
+        .filter((earlier) => this.#excludesUntilMs(earlier) > acquiredAtMs)
+        .map((earlier) => `${earlier.worker} (${String(earlier.token)})`);
+      this.#findings.count("verdict: permits against the ones before them");
+      if (others.length < PERMITS) continue;
+      this.#findings.violation(LAWS.permits, `${worker} (${String(token)}) beside ${others.join(", ")}`);
+    }
+  }
+
+  /** In the order in which the cell made them owners. */
   #all(): Ownership[] {
-    return [...this.#ownerships.values()].flat();
+    return [...this.#ownerships.values()].flat().sort((a, b) => a.token - b.token);
   }
 }
 

@@ -18,17 +18,23 @@ export interface KeeperOptions extends Omit<WorkerOptions, "name" | "seed"> {
   readonly onReport: (worker: Worker, report: Report) => void;
 }
 
+export interface Wait {
+  readonly kind: Kind;
+  readonly sinceMs: number;
+}
+
 /** One process of the zoo, from its start to its end. */
 export class Worker {
   readonly name: string;
   /** Undefined where clocks cannot be moved. */
   readonly clocks: ShiftedClocks | undefined;
   /** What it waits for, and since when. */
-  waiting: { readonly kind: Kind; readonly sinceMs: number } | undefined;
+  waiting: Wait | undefined;
   /** When it was gone, in true time. */
   endedAtMs: number | undefined;
   wasKilled = false;
   #nextOwning: PromiseWithResolvers<void> = Promise.withResolvers();
+  #nextLook: PromiseWithResolvers<void> = Promise.withResolvers();
   readonly #child: ChildProcess;
   readonly #ended: Promise<void>;
 
@@ -70,6 +76,11 @@ export class Worker {
   /** Resolves when it becomes the owner of something. */
   nextOwning(): Promise<void> {
     return this.#nextOwning.promise;
+  }
+
+  /** Resolves when it has looked again, and is sure that it owns something. */
+  nextLook(): Promise<void> {
+    return this.#nextLook.promise;
   }
 
   /** How it ended; for findings. */
@@ -125,6 +136,10 @@ export class Worker {
         this.waiting = undefined;
         this.#nextOwning.resolve();
         this.#nextOwning = Promise.withResolvers();
+        return;
+      case "sure":
+        this.#nextLook.resolve();
+        this.#nextLook = Promise.withResolvers();
         return;
       default:
         return;

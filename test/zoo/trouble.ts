@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { TestCell } from "../support/cell.ts";
 import type { Dice } from "../torture/dice.ts";
 import type { Findings } from "../torture/findings.ts";
@@ -11,8 +12,9 @@ import { WORKER_FAULTS } from "./worker-faults.ts";
 /** Means of the time between one fault and the next. */
 const WORKER_REST_MS = 1_000;
 const CELL_REST_MS = 6_000;
-/** How often a fault waits until its victim owns something, and how long. */
+/** How often a fault waits until its victim owns something, and how long; and how often it lets it work a little first. */
 const AIMED = 0.8;
+const AT_WORK = 0.5;
 const AIM_MS_MAX = 3_000;
 
 export interface TroubleOptions {
@@ -50,10 +52,13 @@ export class Trouble {
       const fault = drawn(faults, dice);
       const wait = (ms: number): Promise<void> => pause(stopping, ms);
       // Mostly at owners: whoever owns nothing has nothing to lose.
-      if (dice.chance(AIMED)) await Promise.race([worker.nextOwning(), wait(AIM_MS_MAX)]);
+      if (dice.chance(AIMED)) {
+        const aim = dice.chance(AT_WORK) ? worker.nextLook() : worker.nextOwning();
+        await Promise.race([aim, wait(AIM_MS_MAX)]);
+      }
       if (isOver(stopping)) return;
       const shape = cages.shape.bind(cages, worker);
-      const done = await fault.run({ worker, dice, ttlMs, wait, shape });
+      const done = await fault.run({ worker, dice, ttlMs, wait, settle: sleep, shape });
       this.#options.findings.record({ fault: fault.kind, worker: worker.name, done });
       this.#options.findings.count(`fault of a worker: ${fault.kind}`);
     }

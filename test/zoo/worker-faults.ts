@@ -10,6 +10,8 @@ export interface WorkerScene {
   readonly ttlMs: number;
   /** A while, cut short when the zoo is to be calm. */
   readonly wait: (ms: number) => Promise<void>;
+  /** A while that the calm waits for, too. */
+  readonly settle: (ms: number) => Promise<unknown>;
   /** What becomes of this worker's connections to the cell; undefined: nothing. */
   readonly shape: (rule: LinkRule | undefined) => void;
 }
@@ -26,6 +28,8 @@ export interface WorkerFault {
 
 const HOUR_MS = 3_600_000;
 const DEAF_MS = 1_500;
+/** Enough to tell an answer's time from its question's, and too little for the session to end of it. */
+const ECHO_MS = 850;
 
 /** Shorter than a session or longer, as often. */
 function aWhile({ dice, ttlMs }: WorkerScene): number {
@@ -104,6 +108,17 @@ export const WORKER_FAULTS: readonly WorkerFault[] = [
     },
   },
   {
+    kind: "echo",
+    weight: 4,
+    about: "what it is answered arrives late, and then nothing goes through",
+    run: async (scene) => {
+      scene.shape({ kind: "late", delayMs: ECHO_MS });
+      await scene.wait(scene.dice.between(1_500, 3_500));
+      await whileShaped(scene, { kind: "stall" }, scene.ttlMs * 2);
+      return "heard late for a while, and then nothing";
+    },
+  },
+  {
     kind: "suspend",
     weight: 6,
     about: "as the machine sleeps: the same, and its monotonic clock has not gone on meanwhile",
@@ -116,7 +131,7 @@ export const WORKER_FAULTS: readonly WorkerFault[] = [
         scene.worker.clocks?.lose(performance.now() - started);
       });
       // Within a session's time of it the wall clock must not go back: no two clocks would tell the sleep then.
-      await scene.wait(scene.ttlMs);
+      await scene.settle(scene.ttlMs);
       return `suspended for ${String(ms)} ms`;
     },
   },
@@ -129,7 +144,8 @@ export const WORKER_FAULTS: readonly WorkerFault[] = [
       const { dice } = scene;
       const ms = dice.between(500, dice.chance(0.5) ? 5_000 : HOUR_MS) * (dice.chance(0.5) ? 1 : -1);
       scene.worker.clocks?.jump(ms);
-      await scene.wait(scene.ttlMs);
+      // As above: it must not sleep so soon after it was set back.
+      await scene.settle(scene.ttlMs);
       return `its wall clock jumped by ${String(ms)} ms`;
     },
   },

@@ -11,10 +11,12 @@ import { Dice } from "../torture/dice.ts";
 import { Findings } from "../torture/findings.ts";
 import { isOver, pause } from "../torture/workload/actor.ts";
 import { Cages } from "./cages.ts";
+import { checkWaiters } from "./calm.ts";
 import { ClockLibrary, trueNowMs } from "../support/clocks/shifted-clocks.ts";
 import type { ShiftedClocks } from "../support/clocks/shifted-clocks.ts";
 import { Judge, LAWS } from "./judge.ts";
 import type { Effect } from "./judge.ts";
+import { operate } from "./operator.ts";
 import { Trouble } from "./trouble.ts";
 import { JOURNAL } from "./worker/journal.ts";
 import { KINDS, SESSIONS } from "./worker/report.ts";
@@ -48,7 +50,12 @@ export interface ZooVerdict {
 
 /** Trouble and calm follow each other: who waits when the calm begins has had a turn when it ends. */
 const TROUBLE_MS = 45_000;
-const CALM_MS_MAX = 30_000;
+const CALM_MS = 15_000;
+/** Between one moment in which all want the same and the next: a minute has all kinds. */
+const STAMPEDE_REST_MS_MIN = 2_000;
+const STAMPEDE_REST_MS_MAX = 4_000;
+/** Shorter than this, a run may be without what is rare. */
+const RARE_MS_MIN = 60_000;
 const HEALED_MS_MAX = 30_000;
 const EMPTY_MS_MAX = 30_000;
 
@@ -122,7 +129,7 @@ class Zoo {
     });
     this.#cages = cages;
     this.#findings.say(`${String(count)} workers at a cell of three`);
-    await this.#live(cell, cages);
+    await this.#live(cell, cages, client);
     await cages.finish();
     await this.#checkNothingStays(client);
     this.#ending.abort();
@@ -184,40 +191,32 @@ class Zoo {
   }
 
   /** Trouble and calm, in turns. */
-  async #live(cell: TestCell, cages: Cages): Promise<void> {
-    const { seed, forMs, ttlMs } = this.#options;
+  async #live(cell: TestCell, cages: Cages, client: Client): Promise<void> {
+    const { seed, forMs: allMs, ttlMs } = this.#options;
+    const findings = this.#findings;
+    const { signal: ending } = this.#ending;
     const dice = new Dice(`zoo ${String(seed)}`);
-    const trouble = new Trouble({
-      ...{ cell, cages, ttlMs, findings: this.#findings, memberClocks: this.#memberClocks },
-    });
-    const end = performance.now() + forMs;
-    for (let turn = 1; performance.now() < end && !isOver(this.#ending.signal); turn += 1) {
+    const trouble = new Trouble({ cell, cages, ttlMs, findings, memberClocks: this.#memberClocks });
+    const over = new AbortController();
+    const others = Promise.all([
+      operate({ client, findings, judge: this.#judge }, dice.fork("operator"), over.signal),
+      stampede(cages, dice.fork("stampede"), over.signal),
+    ]);
+    const calmMs = Math.min(CALM_MS, allMs / 6);
+    const end = performance.now() + allMs - calmMs;
+    for (let turn = 1; performance.now() < end && !isOver(ending); turn += 1) {
+      cages.order({ what: "calm", calm: false });
       const calm = new AbortController();
       const troubled = trouble.run(dice.fork(`turn ${String(turn)}`), calm.signal);
-      await pause(this.#ending.signal, Math.min(TROUBLE_MS, end - performance.now()));
+      await pause(ending, Math.min(TROUBLE_MS, end - performance.now()));
       calm.abort();
       await troubled;
       await cell.leader(HEALED_MS_MAX);
-      await this.#checkWaiters(cages);
+      cages.order({ what: "calm", calm: true });
+      await checkWaiters({ cages, findings, forMs: calmMs, interrupt: ending });
     }
-  }
-
-  /** Nothing is wrong any more: whoever waits now gets its turn, or learns that its session is over. */
-  async #checkWaiters(cages: Cages): Promise<void> {
-    const began = performance.now();
-    const waits = cages.workers.flatMap(({ alive, waiting }) => (alive && waiting ? [waiting] : []));
-    const isStillWaiting = (): string[] =>
-      cages.workers.flatMap(({ name, waiting }) =>
-        waiting !== undefined && waits.includes(waiting) ? [`${name} for a ${waiting.kind}`] : [],
-      );
-    await until(
-      "the waiters of before have had their turn",
-      () => isStillWaiting().length === 0 || undefined,
-      CALM_MS_MAX,
-    ).catch(() => this.#findings.violation(LAWS.waiters, isStillWaiting().join(", ")));
-    this.#findings.count("verdict: waiters looked at in a calm", waits.length);
-    const seconds = ((performance.now() - began) / 1_000).toFixed(1);
-    this.#findings.say(`calm: ${String(waits.length)} who waited have had their turn after ${seconds} s`);
+    over.abort();
+    await others;
   }
 
   /** Sessions that were not closed run out, and then there is nothing. */
@@ -239,12 +238,26 @@ class Zoo {
   /** A run in which nothing happened proves nothing. */
   #checkThatItLived(): void {
     const { counts } = this.#findings;
+    const { guarded, careful, forMs } = this.#options;
+    const isLong = forMs >= RARE_MS_MIN;
     const needed = [
-      ...KINDS.map((kind) => `acquired: ${kind}`),
+      ...(isLong ? KINDS.map((kind) => `acquired: ${kind}`) : []),
       ...["effects in the journal", "sessions expired", "verdict: waiters looked at in a calm"],
+      ...(guarded && isLong ? ["refused"] : []),
+      ...(careful && isLong ? ["stopped"] : []),
     ];
     const missing = needed.filter((what) => (counts.get(what) ?? 0) === 0);
     if (missing.length > 0) this.#findings.violation(LAWS.life, `never: ${missing.join(", ")}`);
+  }
+}
+
+/** All want the same thing at once, now and then, of each kind in turn. */
+async function stampede(cages: Cages, dice: Dice, stopping: AbortSignal): Promise<void> {
+  for (let turn = dice.between(1, KINDS.length); ; turn += 1) {
+    await pause(stopping, dice.between(STAMPEDE_REST_MS_MIN, STAMPEDE_REST_MS_MAX));
+    const kind = KINDS[turn % KINDS.length];
+    if (isOver(stopping) || kind === undefined) return;
+    cages.order({ what: "want", kind });
   }
 }
 

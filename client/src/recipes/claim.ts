@@ -61,7 +61,8 @@ export class Claim implements AsyncDisposable {
       fields.watchKey === false
         ? undefined
         : new KeyWatcher(client, this.#keys, fields.token, () => {
-            this.#gone = true;
+            // One of several: the others are still there, and to be released.
+            this.#gone = this.#keys.length === 1;
             this.#end(notHeld(`${this.what} was taken away: somebody deleted its key`));
           });
     this.#unsubscribe = onSessionLost(fields.session, () => this.#onSessionLost());

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { claimSuite } from "./testing/claim-suite.ts";
-import { eventually, keysIn, setUp } from "./testing/set-up.ts";
+import { aborted, eventually, keysIn, setUp } from "./testing/set-up.ts";
 
 claimSuite({
   name: "multi-lock",
@@ -61,4 +61,15 @@ test("multi-lock: names are checked", async () => {
   for (const names of [[], [""], Array.from({ length: 65 }, (_, i) => String(i))]) {
     assert.throws(() => client.multiLock(names), TypeError);
   }
+});
+
+test("multi-lock: when somebody deletes one of its keys, its release frees the others", async () => {
+  const { member, client } = await setUp();
+  const session = await client.session({ ttlMs: 10_000 });
+  const both = await client.multiLock(["a", "b"]).acquire({ session });
+  await eventually("it is watched", () => member.watchCount() > 0);
+  await client.delete("/locks/b");
+  await aborted(both.held);
+  await both.release();
+  assert.deepEqual(keysIn(member), []);
 });

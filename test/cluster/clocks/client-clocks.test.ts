@@ -15,11 +15,13 @@ import { TestCell } from "../../support/cell.ts";
 import { ClockLibrary, trueNowMs } from "../../support/clocks/shifted-clocks.ts";
 import type { ShiftedClocks } from "../../support/clocks/shifted-clocks.ts";
 import { PASS } from "../../support/proxied-link.ts";
+import type { LinkRule } from "../../support/proxied-link.ts";
 import type { OwnerOptions, OwnerOrder, OwnerReport } from "./owner-main.ts";
 
 const MAIN = join(import.meta.dirname, "owner-main.ts");
 const HOUR_MS = 3_600_000;
 const SPIN_MS = 30_000;
+const LATE: LinkRule = { kind: "late", delayMs: 850 };
 
 const scratch = mkdtempSync(join(tmpdir(), "lockstep-clocks-"));
 const library = await ClockLibrary.build(scratch);
@@ -78,7 +80,7 @@ describe("an owner's clocks", { concurrency: true }, () => {
   let cell: TestCell;
   let client: Client;
   const owners: Owner[] = [];
-  const deaf = new Set<number>();
+  const rules = new Map<number, LinkRule>();
   before(async () => {
     cell = await TestCell.start(1, { proxiedClients: true });
     client = await connect({ endpoints: cell.endpoints });
@@ -105,10 +107,14 @@ describe("an owner's clocks", { concurrency: true }, () => {
     return trueNowMs();
   }
 
+  function shape(owner: Owner, rule: LinkRule): void {
+    rules.set(owner.pid, rule);
+    cell.shapeClients((pid) => rules.get(pid) ?? PASS);
+  }
+
   /** From now on it hears nothing, as a laptop that wakes up without a network: it has its clocks alone to go by. */
   function deafen(owner: Owner): void {
-    deaf.add(owner.pid);
-    cell.shapeClients((pid) => (deaf.has(pid) ? { kind: "stall" } : PASS));
+    shape(owner, { kind: "stall" });
   }
 
   async function assertStoppedBefore(owner: Owner, others: Promise<number>): Promise<void> {
@@ -117,6 +123,26 @@ describe("an owner's clocks", { concurrency: true }, () => {
     assert.match(code, /^(session-lost|not-held)$/);
     assert(lastSureAtMs > 0 && lastSureAtMs < takenAtMs, `${String(lastSureAtMs)} ${String(takenAtMs)}`);
   }
+
+  it("awake and deaf: it stops before others have it", async () => {
+    const owner = await owning("deaf", { ttlMs: 2_000 });
+    const others = taken("deaf");
+    deafen(owner);
+    await assertStoppedBefore(owner, others);
+  });
+
+  it("answered late, then stopped and deaf: its time counts from what it asked, not from the answer", async () => {
+    const owner = await owning("late", { ttlMs: 3_000 });
+    const others = taken("late");
+    shape(owner, LATE);
+    // Renewed since then, by answers that are all late; the last ones it reads when it goes on.
+    await sleep(4_000);
+    const stopped = owner.stop(2_000);
+    await sleep(1_500);
+    deafen(owner);
+    await stopped;
+    await assertStoppedBefore(owner, others);
+  });
 
   it("stopped beyond its session: the first look afterwards says so", async () => {
     const owner = await owning("stopped", { ttlMs: 2_000 });

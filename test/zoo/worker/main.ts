@@ -7,21 +7,31 @@ import type { Claim, Client, Session } from "@lockstep/client";
 import { Dice } from "../../torture/dice.ts";
 import { trueNowMs } from "../../support/clocks/shifted-clocks.ts";
 import { Journal } from "./journal.ts";
+import { leftBehind } from "./left-behind.ts";
 import { acquire } from "./ownership.ts";
 import type { Owned } from "./ownership.ts";
 import { KINDS, SESSIONS } from "./report.ts";
-import type { Order, Report, WorkerOptions } from "./report.ts";
+import type { Kind, Order, Report, WorkerOptions } from "./report.ts";
 
 const EFFECTS_MAX = 6;
 const EFFECT_PAUSE_MS_MAX = 120;
 const REST_MS_MAX = 200;
 const ROUNDS_MAX = 12;
 const PATIENCE_MS = 4_000;
+/** Owners that do nothing but look, until they stop: their last look is as late as the client lets it be. */
+const CLINGING = 0.3;
+const CLING_TTLS_MAX = 2.2;
+const LOOK_EVERY_MS = 15;
+/** Effects that were sent in time and arrive late: only the guard can stop them. */
+const LATE = 0.3;
+const LATE_MS_MIN = 100;
+const LATE_MS_MAX = 1_500;
 
 const options = JSON.parse(process.argv[2] ?? "") as WorkerOptions;
 const dice = new Dice(options.seed);
 const journal = new Journal(options);
 const finish = new AbortController();
+const orders: { wanted: Kind | undefined; calm: boolean } = { wanted: undefined, calm: false };
 
 const tell = (report: Report): void => {
   process.stdout.write(`${JSON.stringify(report)}\n`);
@@ -52,6 +62,12 @@ function obey(order: Order): void {
       tell({ what: "spun", ms: order.ms });
       return;
     }
+    case "want":
+      orders.wanted = order.kind;
+      return;
+    case "calm":
+      orders.calm = order.calm;
+      return;
     case "finish":
       finish.abort();
       return;
@@ -82,7 +98,9 @@ async function liveOneSession(client: Client): Promise<void> {
 }
 
 async function ownOneThing(client: Client, session: Session): Promise<void> {
-  const kind = dice.pick(KINDS);
+  const drawn = dice.pick(KINDS);
+  const kind = orders.wanted ?? drawn;
+  orders.wanted = undefined;
   const isPatient = dice.chance(0.6);
   tell({ what: "waiting", kind, atMs: trueNowMs() });
   let owned: Owned;
@@ -90,12 +108,15 @@ async function ownOneThing(client: Client, session: Session): Promise<void> {
     owned = await acquire(client, kind, { session, ...(isPatient ? {} : { waitMs: PATIENCE_MS }) });
   } catch (error) {
     tell({ what: "gave up", kind, code: codeOf(error) });
+    const left = await leftBehind(client, session, [sessionKey(session.leaseId)]);
+    if (left.length > 0) tell({ what: "broken", error: `it gave up a ${kind} and left ${left.join(", ")}` });
     return;
   }
   const { claim, domains } = owned;
   const { token } = claim;
   tell({ what: "acquired", kind, token, leaseId: session.leaseId, domains, atMs: trueNowMs() });
   try {
+    if (options.careful && dice.chance(CLINGING)) await cling(claim);
     for (let effects = dice.between(1, EFFECTS_MAX); effects > 0; effects -= 1) {
       if (!(await affect(owned))) break;
     }
@@ -103,7 +124,17 @@ async function ownOneThing(client: Client, session: Session): Promise<void> {
     tell({ what: "releasing", token, atMs: trueNowMs() });
     await claim[Symbol.asyncDispose]();
   }
+  if (dice.chance(LATE)) {
+    await sleep(dice.between(LATE_MS_MIN, LATE_MS_MAX));
+    tell({ what: await journal.write(token, domains), token });
+  }
   await sleep(dice.between(0, REST_MS_MAX));
+}
+
+async function cling(claim: Claim): Promise<void> {
+  const end = trueNowMs() + options.ttlMs * CLING_TTLS_MAX;
+  while (!orders.calm && !finish.signal.aborted && trueNowMs() < end && isSure(claim))
+    await sleep(LOOK_EVERY_MS);
 }
 
 /** @returns whether there may be a next one. */

@@ -1,9 +1,9 @@
 import type { Claim, Client, LockOptions } from "@lockstep/client";
+import { PERMITS } from "./report.ts";
 import type { Domain, Kind } from "./report.ts";
 
 /** Who else there is takes part in the same: names are one for all workers. */
 const NAME = "zoo";
-const PERMITS = 2;
 
 export interface Owned {
   readonly claim: Claim;

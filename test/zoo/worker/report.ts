@@ -7,6 +7,9 @@ export type Kind = (typeof KINDS)[number];
 /** Each session keeps a key here, followed by its lease: its deletion tells when the cell ended the lease. */
 export const SESSIONS = "/zoo/sessions/";
 
+/** So many permits are there. */
+export const PERMITS = 2;
+
 /** What an owner writes to, and in which mode its token counts there. */
 export interface Domain {
   readonly resource: string;
@@ -43,6 +46,10 @@ export type Report =
 
 export type Order =
   | { readonly what: "spin"; readonly ms: number }
+  /** The next thing that it becomes the owner of is of this kind. */
+  | { readonly what: "want"; readonly kind: Kind }
+  /** While nothing is wrong, owners do not cling to what they own: others shall get their turn in time. */
+  | { readonly what: "calm"; readonly calm: boolean }
   /** Ends what is under way, and the process. */
   | { readonly what: "finish" };
 
