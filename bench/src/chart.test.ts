@@ -1,19 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { renderChart } from "./chart.ts";
-import type { Results } from "./results.ts";
+import { NOTHING, type Results } from "./results.ts";
 import { judge } from "./targets.ts";
 
-const NOTHING: Results = {
-  table: [],
-  failover: [],
-  large: [],
-  sessions: [],
-  growth: [],
-  storm: [],
-  startup: [],
-  locks: [],
-};
 const about = {
   labels: { etcd: "etcd 3", lockstep: "Lockstep", "lockstep-etcd-api": "Lockstep, etcd API" },
   facts: "2 cores, <no> memory & so on",

@@ -20,6 +20,18 @@ export interface Results {
   readonly locks: readonly LocksResult[];
 }
 
+/** No suite was run. */
+export const NOTHING: Results = {
+  table: [],
+  failover: [],
+  large: [],
+  sessions: [],
+  growth: [],
+  storm: [],
+  startup: [],
+  locks: [],
+};
+
 export type Labels = Readonly<Record<SystemName, string>>;
 
 /** Whether something failed to run, as opposed to being slow. */

@@ -1,19 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Stage } from "./load-report.ts";
-import type { Results } from "./results.ts";
+import { NOTHING } from "./results.ts";
 import { bytesEach, estimateBytes, renderSuites } from "./suite-text.ts";
 
-const NOTHING: Results = {
-  table: [],
-  failover: [],
-  large: [],
-  sessions: [],
-  growth: [],
-  storm: [],
-  startup: [],
-  locks: [],
-};
 const labels = { etcd: "etcd", lockstep: "Lockstep", "lockstep-etcd-api": "Lockstep, etcd API" };
 
 function stage(fields: Partial<Stage>): Stage {

@@ -2,20 +2,10 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { LoadReport, Stage } from "./load-report.ts";
 import type { SystemName } from "./options.ts";
-import type { Results } from "./results.ts";
+import { NOTHING, type Results } from "./results.ts";
 import type { Measurement } from "./suites/table.ts";
 import { judge, renderTargets, TARGETS, type Verdict } from "./targets.ts";
 
-const NOTHING: Results = {
-  table: [],
-  failover: [],
-  large: [],
-  sessions: [],
-  growth: [],
-  storm: [],
-  startup: [],
-  locks: [],
-};
 const labels = { etcd: "etcd", lockstep: "Lockstep", "lockstep-etcd-api": "Lockstep, etcd API" };
 
 function measured(system: SystemName, workload: string, fields: Partial<LoadReport>): Measurement {
