@@ -310,13 +310,12 @@ export class Client {
     options: CallOptions,
     send: (completion: Completion) => number,
   ): Promise<OperationResult> {
-    return observed(DIAGNOSTICS.call, this.runtime, {
-      work: () => this.#send(options, send),
-      told: ({ startedAtMs, durationMs, error }) => ({
-        ...{ operation, startedAtMs, durationMs },
-        ...(error === undefined ? {} : { error }),
-      }),
-    });
+    return observed(
+      DIAGNOSTICS.call,
+      this.runtime,
+      () => this.#send(options, send),
+      (end) => ({ operation, ...end }),
+    );
   }
 
   #send(options: CallOptions, send: (completion: Completion) => number): Promise<OperationResult> {

@@ -108,13 +108,21 @@ interface Clocks {
   wallNow(): number;
 }
 
+/** How a piece of work went. */
+export interface Ended extends Span {
+  /** Absent: it did not fail. */
+  readonly error?: unknown;
+}
+
 /**
- * Does `work`, and publishes how long it took and how it ended, where somebody listens. `told` makes the message.
+ * Does `work`, and publishes how long it took and how it ended, where somebody listens. `told` makes the message; it gets
+ * the result of work that did not fail.
  */
 export function observed<T, M>(
   channel: DiagnosticsChannel<M>,
   clocks: Clocks,
-  { work, told }: { readonly work: () => Promise<T>; readonly told: (end: Ended<T>) => M },
+  work: () => Promise<T>,
+  told: (end: Ended, result?: T) => M,
 ): Promise<T> {
   if (!channel.hasSubscribers) return work();
   const startedAtMs = clocks.wallNow();
@@ -122,7 +130,7 @@ export function observed<T, M>(
   const span = (): Span => ({ startedAtMs, durationMs: clocks.now() - started });
   return work().then(
     (result) => {
-      channel.publish(told({ ...span(), result }));
+      channel.publish(told(span(), result));
       return result;
     },
     (error: unknown) => {
@@ -130,11 +138,4 @@ export function observed<T, M>(
       throw error;
     },
   );
-}
-
-/** How a piece of work went. */
-export interface Ended<T> extends Span {
-  /** Absent: it failed. */
-  readonly result?: T;
-  readonly error?: unknown;
 }

@@ -3,8 +3,6 @@ import type { Server, Socket } from "node:net";
 import { PASS, ProxiedLink } from "./proxied-link.ts";
 import type { LinkRule } from "./proxied-link.ts";
 
-export type { LinkRule } from "./proxied-link.ts";
-
 /**
  * A TCP proxy before one member's peer port. It reads the dialler's id from the handshake (cell/src/transport
  * FORMAT.md), so that links can be cut one by one and in one direction: what goes over the proxy of B from A are A's

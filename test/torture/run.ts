@@ -13,7 +13,7 @@ import { Findings } from "./findings.ts";
 import { Judge } from "./judge.ts";
 import { createScratch, disown, removeLeftovers } from "./leftovers.ts";
 import { Nemesis } from "./nemesis/nemesis.ts";
-import { pause, Values } from "./workload/actor.ts";
+import { interrupted, pause, Values } from "./workload/actor.ts";
 import type { Stage } from "./workload/actor.ts";
 import { GuardedRegister } from "./workload/guard.ts";
 import { Ledger } from "./workload/ledger.ts";
@@ -93,12 +93,6 @@ class Broken extends Error {
 
 function firstViolation(findings: Findings): Promise<never> {
   return new Promise((_, reject) => findings.listen((law) => reject(new Broken(law))));
-}
-
-function interrupted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    signal.addEventListener("abort", () => reject(new Error("interrupted")), { once: true });
-  });
 }
 
 class Torture {

@@ -18,9 +18,9 @@ export interface KeeperOptions extends Omit<WorkerOptions, "name" | "seed"> {
   readonly onReport: (worker: Worker, report: Report) => void;
 }
 
+/** One wait is one object. */
 export interface Wait {
   readonly kind: Kind;
-  readonly sinceMs: number;
 }
 
 /** One process of the zoo, from its start to its end. */
@@ -28,7 +28,7 @@ export class Worker {
   readonly name: string;
   /** Undefined where clocks cannot be moved. */
   readonly clocks: ShiftedClocks | undefined;
-  /** What it waits for, and since when. */
+  /** What it waits for. */
   waiting: Wait | undefined;
   /** When it was gone, in true time. */
   endedAtMs: number | undefined;
@@ -127,7 +127,7 @@ export class Worker {
   #note(report: Report): void {
     switch (report.what) {
       case "waiting":
-        this.waiting = { kind: report.kind, sinceMs: report.atMs };
+        this.waiting = { kind: report.kind };
         return;
       case "gave up":
         this.waiting = undefined;

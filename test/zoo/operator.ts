@@ -5,6 +5,7 @@ import type { Dice } from "../torture/dice.ts";
 import type { Findings } from "../torture/findings.ts";
 import { isOver, pause } from "../torture/workload/actor.ts";
 import type { Judge } from "./judge.ts";
+import { EVERYTHING } from "./worker/report.ts";
 
 /** Mean of the time between one deletion and the next. */
 const REST_MS = 4_000;
@@ -35,7 +36,7 @@ async function takeAway(
   token: number,
   dice: Dice,
 ): Promise<void> {
-  const { kvs } = await client.range({ from: "/", to: "0" });
+  const { kvs } = await client.range(EVERYTHING);
   const keys = kvs.filter(({ createRevision }) => createRevision === token).map(({ keyText }) => keyText);
   if (keys.length === 0) return;
   const key = dice.pick(keys);

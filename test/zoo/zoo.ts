@@ -9,7 +9,7 @@ import { TestCell } from "../support/cell.ts";
 import { until } from "../support/until.ts";
 import { Dice } from "../torture/dice.ts";
 import { Findings } from "../torture/findings.ts";
-import { isOver, pause } from "../torture/workload/actor.ts";
+import { interrupted, isOver, pause } from "../torture/workload/actor.ts";
 import { Cages } from "./cages.ts";
 import { checkWaiters } from "./calm.ts";
 import { ClockLibrary, trueNowMs } from "../support/clocks/shifted-clocks.ts";
@@ -19,7 +19,7 @@ import type { Effect } from "./judge.ts";
 import { operate } from "./operator.ts";
 import { Trouble } from "./trouble.ts";
 import { JOURNAL } from "./worker/journal.ts";
-import { KINDS, SESSIONS } from "./worker/report.ts";
+import { EVERYTHING, KINDS, SESSIONS } from "./worker/report.ts";
 
 export interface ZooOptions {
   readonly seed: number;
@@ -77,12 +77,6 @@ export async function runZoo(options: ZooOptions): Promise<ZooVerdict> {
   await findings.close();
   if (!keep) rmSync(scratch, { recursive: true, force: true });
   return { passed, violations, counts, lines: summary(findings), ...(keep ? { folder: scratch } : {}) };
-}
-
-function interrupted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => {
-    signal.addEventListener("abort", () => reject(new Error("interrupted")), { once: true });
-  });
 }
 
 function summary({ counts, violations }: Findings): string[] {
@@ -180,7 +174,7 @@ class Zoo {
     try {
       for await (const { kv, cause } of watch) {
         this.#judge.sessionEnded({
-          leaseId: Buffer.from(kv.key).toString().slice(SESSIONS.length),
+          leaseId: kv.keyText.slice(SESSIONS.length),
           byExpiry: cause === "lease-expired",
           seenAtMs: trueNowMs(),
         });
@@ -221,13 +215,12 @@ class Zoo {
 
   /** Sessions that were not closed run out, and then there is nothing. */
   async #checkNothingStays(client: Client): Promise<void> {
-    const everything = { from: "/", to: "0" };
     await until(
       "all keys are gone",
       async () => {
-        const { kvs } = await client.range(everything);
+        const { kvs } = await client.range(EVERYTHING);
         if (kvs.length === 0) return true;
-        throw new Error(kvs.map(({ key }) => Buffer.from(key).toString()).join(", "));
+        throw new Error(kvs.map(({ keyText }) => keyText).join(", "));
       },
       EMPTY_MS_MAX,
     ).catch((error: unknown) =>

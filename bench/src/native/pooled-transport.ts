@@ -1,37 +1,15 @@
-import type { FrameLink, FrameSink, Transport } from "@lockstep/client";
+import {
+  CHANNEL_PATH,
+  MessageReader,
+  withPrefix,
+  type FrameLink,
+  type FrameSink,
+  type Transport,
+} from "@lockstep/client/transport";
 import { connect, constants, type ClientHttp2Session, type ClientHttp2Stream } from "node:http2";
 
-const PATH = "/lockstep.v1.Coordination/Channel";
-const PREFIX_BYTES = 5;
-
-/** Puts messages together again from what the connection brings, which is cut anywhere. */
-export class MessageReader {
-  readonly #onMessage: (message: Buffer) => void;
-  #rest: Buffer = Buffer.alloc(0);
-
-  constructor(onMessage: (message: Buffer) => void) {
-    this.#onMessage = onMessage;
-  }
-
-  push(chunk: Buffer): void {
-    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    while (bytes.length >= PREFIX_BYTES) {
-      const end = PREFIX_BYTES + bytes.readUInt32BE(1);
-      if (bytes.length < end) break;
-      this.#onMessage(bytes.subarray(PREFIX_BYTES, end));
-      bytes = bytes.subarray(end);
-    }
-    this.#rest = bytes;
-  }
-}
-
-export function withPrefix(message: Uint8Array): Buffer {
-  const framed = Buffer.allocUnsafe(PREFIX_BYTES + message.length);
-  framed[0] = 0;
-  framed.writeUInt32BE(message.length, 1);
-  framed.set(message, PREFIX_BYTES);
-  return framed;
-}
+/** Of a message: nothing that a member sends comes near it. */
+const MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
 
 class PooledLink implements FrameLink {
   readonly #stream: ClientHttp2Stream;
@@ -39,7 +17,7 @@ class PooledLink implements FrameLink {
 
   constructor(stream: ClientHttp2Stream, sink: FrameSink) {
     this.#stream = stream;
-    const reader = new MessageReader((message) => {
+    const reader = new MessageReader(MESSAGE_BYTES_MAX, (message) => {
       if (!this.#over) sink.frame(message);
     });
     let problem: Error | undefined;
@@ -86,7 +64,7 @@ export class PooledTransport implements Transport {
   open(address: string, sink: FrameSink): FrameLink {
     const stream = this.#session(address).request({
       [constants.HTTP2_HEADER_METHOD]: "POST",
-      [constants.HTTP2_HEADER_PATH]: PATH,
+      [constants.HTTP2_HEADER_PATH]: CHANNEL_PATH,
       [constants.HTTP2_HEADER_CONTENT_TYPE]: "application/grpc",
       te: "trailers",
     });

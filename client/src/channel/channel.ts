@@ -10,10 +10,11 @@ import { rawResult, readResult } from "../wire/results.ts";
 import { requestSizeBound, writeGet, writePut, writeRaw } from "../wire/requests.ts";
 import { Writer } from "../wire/writer.ts";
 import type { ChannelElsewhere, ChannelOptions, ExecuteOptions } from "./channel-options.ts";
-import { Connector, type ConnectorEvents, type Link, type LinkSource } from "./connector.ts";
+import { Connector, type ConnectorEvents, type LinkSource } from "./connector.ts";
 import { LeaseKeeper } from "./lease-keeper.ts";
-import { surface, tellAll } from "./listeners.ts";
 import type { LeaseBook } from "./leases.ts";
+import type { Link } from "./link.ts";
+import { surface, tellAll } from "./listeners.ts";
 import {
   asUncertain,
   closedError,
@@ -562,7 +563,6 @@ export class Channel {
     this.#call(completion, error, undefined);
   }
 
-  /** A caller's exception must not break the stream: it surfaces as an uncaught one, in a turn of its own. */
   #call(completion: Completion, error: LockstepError | undefined, result: OperationResult | undefined): void {
     try {
       completion(error, result);

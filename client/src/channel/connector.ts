@@ -5,8 +5,6 @@ import type { CellInfo } from "../types.ts";
 import { Link } from "./link.ts";
 import type { Transport } from "./transport.ts";
 
-export { Link };
-
 /** A member that does not greet within this long is given up. */
 const GREETING_MS_MAX = 3_000;
 /**

@@ -53,3 +53,16 @@ describe("messages of a gRPC stream", () => {
     assert.deepEqual(messages, []);
   });
 });
+
+describe("the messages of a stream", () => {
+  const sent = ["", "a", "some more", "x".repeat(7_000)];
+  const wire = Buffer.concat(sent.map((message) => withPrefix(Buffer.from(message))));
+
+  for (const size of [1, 4, 5, 6, 1_000, wire.length]) {
+    it(`are the ones that were sent, when the connection cuts them after ${String(size)} bytes`, () => {
+      const { reader, messages } = reading(10_000);
+      for (let at = 0; at < wire.length; at += size) reader.push(wire.subarray(at, at + size));
+      assert.deepEqual(messages.map(String), sent);
+    });
+  }
+});

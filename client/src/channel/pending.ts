@@ -2,7 +2,7 @@ import type { Bytes } from "../bytes.ts";
 import type { LockstepError } from "../errors.ts";
 import type { OperationResult } from "../types.ts";
 import type { PutFields, RequestHeader } from "../wire/requests.ts";
-import type { Link } from "./connector.ts";
+import type { Link } from "./link.ts";
 import type { ClientLane } from "./identity.ts";
 
 /** Told once for every request. On success `error` is undefined and `result` is set. */

@@ -1,5 +1,5 @@
 import type { Runtime } from "../runtime.ts";
-import type { Link } from "./connector.ts";
+import type { Link } from "./link.ts";
 
 /** A member that owes an answer and gives no sign of life for this long is suspect. */
 const SILENCE_MS = 1_000;

@@ -63,14 +63,12 @@ export function acquiring<T>(
   work: (wait: Wait) => Promise<T>,
 ): Promise<T> {
   const { owner } = options.session;
-  return observed(DIAGNOSTICS.acquire, client.runtime, {
-    work: () => acquire(client, subject.what, options, work),
-    told: ({ startedAtMs, durationMs, error, result }) => ({
-      ...{ ...subject, owner, startedAtMs, durationMs },
-      ...(error === undefined ? {} : { error }),
-      ...(hasToken(result) ? { token: result.token } : {}),
-    }),
-  });
+  return observed(
+    DIAGNOSTICS.acquire,
+    client.runtime,
+    () => acquire(client, subject.what, options, work),
+    (end, result) => ({ ...subject, owner, ...end, ...(hasToken(result) ? { token: result.token } : {}) }),
+  );
 }
 
 function hasToken(result: unknown): result is { readonly token: number } {

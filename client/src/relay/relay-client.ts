@@ -1,7 +1,8 @@
 /** The main thread's side of the port: one link that is always there, and the leases that the other side renews. */
 import type { MessagePort } from "node:worker_threads";
-import { Link, type ConnectorEvents, type LinkSource } from "../channel/connector.ts";
+import type { ConnectorEvents, LinkSource } from "../channel/connector.ts";
 import type { HeldLease, LeaseBook } from "../channel/leases.ts";
+import { Link } from "../channel/link.ts";
 import { LockstepError } from "../errors.ts";
 import type { Runtime } from "../runtime.ts";
 import type { CellInfo } from "../types.ts";

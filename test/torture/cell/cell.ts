@@ -1,6 +1,6 @@
 import { admin } from "@lockstep/proto";
 import { join } from "node:path";
-import type { LinkRule } from "../../support/peer-proxy.ts";
+import type { LinkRule } from "../../support/proxied-link.ts";
 import { until } from "../../support/until.ts";
 import { Health } from "./health.ts";
 import { TorturedMember } from "./member.ts";

@@ -1,4 +1,4 @@
-import type { LinkRule } from "../../support/peer-proxy.ts";
+import type { LinkRule } from "../../support/proxied-link.ts";
 import type { NetworkRule } from "../cell/cell.ts";
 import { seconds } from "./fault.ts";
 import type { Fault, Scene } from "./fault.ts";

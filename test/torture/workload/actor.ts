@@ -26,6 +26,13 @@ export function isOver(signal: AbortSignal): boolean {
   return signal.aborted;
 }
 
+/** Rejects when the signal fires: for a race with what is to end then. */
+export function interrupted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(new Error("interrupted")), { once: true });
+  });
+}
+
 /** Sleeps, but not beyond the end of the workload. */
 export function pause(stopping: AbortSignal, ms: number): Promise<void> {
   if (stopping.aborted) return Promise.resolve();

@@ -2,6 +2,7 @@ import { LockstepError } from "@lockstep/client";
 import type { Client, Session } from "@lockstep/client";
 import { setTimeout as sleep } from "node:timers/promises";
 import { trueNowMs } from "../../support/clocks/shifted-clocks.ts";
+import { EVERYTHING } from "./report.ts";
 
 /** What is given up is taken back at once, or by a look 20 s later, when the answer to the question was lost. */
 const GONE_MS_MAX = 30_000;
@@ -27,7 +28,7 @@ export async function leftBehind(
 /** @returns undefined when the cell did not say. */
 async function keysOf(client: Client, { leaseId }: Session): Promise<string[] | undefined> {
   try {
-    const { kvs } = await client.range({ from: "/", to: "0" });
+    const { kvs } = await client.range(EVERYTHING);
     return kvs.filter((kv) => kv.leaseId === leaseId).map((kv) => kv.keyText);
   } catch (error) {
     if (error instanceof LockstepError) return undefined;

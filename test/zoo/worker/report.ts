@@ -4,6 +4,9 @@
 export const KINDS = ["lock", "pair", "fair lock", "reader", "writer", "permit", "leader"] as const;
 export type Kind = (typeof KINDS)[number];
 
+/** All keys that recipes and workers make: each begins with a slash. */
+export const EVERYTHING = { from: "/", to: "0" } as const;
+
 /** Each session keeps a key here, followed by its lease: its deletion tells when the cell ended the lease. */
 export const SESSIONS = "/zoo/sessions/";
 
