@@ -24,6 +24,11 @@ const PIN_BYTES_FACTOR = 8;
 /** Marks in the bytes that are kept: a cell with little to write must not collect one a second for days. */
 const MARKS_IN_KEPT_BYTES = 64;
 
+interface Mark {
+  readonly index: LogIndex;
+  readonly totalBytes: number;
+}
+
 /**
  * Moves the barrier (the applied index that survives a power cut) and releases the log behind it. W9: the log is
  * never truncated beyond the barrier, because the store is written without fsync and may fall back to it.
@@ -32,8 +37,8 @@ export class LogKeeper {
   readonly #options: LogKeeperOptions;
   #barrierIndex: LogIndex;
   #running = false;
-  /** How many log bytes had been seen when the barrier stood at an index, oldest first. */
-  readonly #marks: { readonly index: LogIndex; readonly totalBytes: number }[] = [];
+  /** How many log bytes had been applied up to an index, oldest first; some of them may lie before the barrier. */
+  readonly #marks: Mark[] = [];
   #totalBytes = 0;
 
   constructor(options: LogKeeperOptions) {
@@ -46,9 +51,14 @@ export class LogKeeper {
     return this.#barrierIndex;
   }
 
-  /** Counts applied bytes; called for every entry. */
-  applied(bytes: number): void {
+  /** Counts applied bytes; called for every entry, in order. */
+  applied(index: LogIndex, bytes: number): void {
     this.#totalBytes += bytes;
+    const newest = this.#marks.at(-1);
+    const stepBytes = this.#options.keepBytes / MARKS_IN_KEPT_BYTES;
+    if (newest === undefined || this.#keptBehind(newest) >= stepBytes) {
+      this.#marks.push({ index, totalBytes: this.#totalBytes });
+    }
   }
 
   /** A snapshot was installed durably. */
@@ -60,16 +70,22 @@ export class LogKeeper {
   /** Call about once a second. */
   tick(): void {
     const { state } = this.#options;
-    if (this.#running || state.appliedIndex === this.#barrierIndex) return;
+    if (this.#running) return;
+    if (state.appliedIndex === this.#barrierIndex) {
+      // Nothing new to make durable; but what was held for another member may not be any more.
+      this.#release();
+      return;
+    }
     this.#running = true;
     const index = state.appliedIndex;
     const store = state.store;
-    const totalBytes = this.#totalBytes;
     store.barrier().then(
       () => {
         this.#running = false;
         // A snapshot may have replaced the store meanwhile; its own installation set the barrier.
-        if (state.store === store && index > this.#barrierIndex) this.#moved(index, totalBytes);
+        if (state.store !== store || index <= this.#barrierIndex) return;
+        this.#barrierIndex = index;
+        this.#release();
       },
       (error: unknown) => {
         this.#running = false;
@@ -84,13 +100,7 @@ export class LogKeeper {
     await this.#options.state.store.barrier();
   }
 
-  #moved(index: LogIndex, totalBytes: number): void {
-    this.#barrierIndex = index;
-    const newest = this.#marks.at(-1);
-    const stepBytes = this.#options.keepBytes / MARKS_IN_KEPT_BYTES;
-    if (newest === undefined || totalBytes - newest.totalBytes >= stepBytes) {
-      this.#marks.push({ index, totalBytes });
-    }
+  #release(): void {
     const target = this.#releasable();
     if (target === undefined) return;
     const { raft, wal } = this.#options;
@@ -114,24 +124,21 @@ export class LogKeeper {
       // More log than there is state would not spare anybody anything.
       { after: awaited(), bytesMax: Math.min(heldBytesMax, Math.max(keepBytes, state.logicalBytes)) },
     ];
-    let target: LogIndex | undefined;
-    while (true) {
-      const oldest = this.#marks[0];
-      if (oldest === undefined) break;
-      const bytes = this.#keptBehind(oldest);
-      if (bytes < keepBytes) break;
+    let released = 0;
+    for (const mark of this.#marks) {
+      const bytes = this.#keptBehind(mark);
+      if (mark.index > this.#barrierIndex || bytes < keepBytes) break;
       const isHeld = holds.some(
-        ({ after, bytesMax }) => after !== undefined && oldest.index > after && bytes <= bytesMax,
+        ({ after, bytesMax }) => after !== undefined && mark.index > after && bytes <= bytesMax,
       );
       if (isHeld) break;
-      target = oldest.index;
-      this.#marks.shift();
+      released += 1;
     }
-    return target;
+    return this.#marks.splice(0, released).at(-1)?.index;
   }
 
   /** How much log stays when it is released up to a mark. */
-  #keptBehind(mark: { readonly totalBytes: number }): number {
+  #keptBehind(mark: Mark): number {
     return this.#totalBytes - mark.totalBytes;
   }
 }

@@ -423,7 +423,7 @@ export class Replica {
       const result = applied.entries[position];
       if (entry === undefined || result === undefined) continue;
       this.proposals.applied(entry.index, entry.term, result.outcomes);
-      this.logKeeper.applied(entry.data.length);
+      this.logKeeper.applied(entry.index, entry.data.length);
       if (this.#changeWaiters.size > 0) this.#changeDecided(entry.index, entry.term, undefined);
     }
     this.#connections?.leadership.changed(applied.leaseChanges);
