@@ -131,7 +131,11 @@ export class CellState {
     this.#membership = membership;
   }
 
-  /** Local rows that are no outcome of a command (physical compaction). */
+  /**
+   * Writes rows; also local ones that are no outcome of a command (physical compaction).
+   *
+   * @param mutations kept: nobody changes their bytes
+   */
   writeRows(mutations: readonly RowMutation[]): void {
     if (mutations.length === 0) return;
     this.#store.write((batch) => {
@@ -139,7 +143,7 @@ export class CellState {
         if (row.value === undefined) batch.delete(row.keyspace, row.key);
         else batch.put(row.keyspace, row.key, row.value, row.isNew);
       }
-    });
+    }, true);
   }
 
   /** A snapshot took the place of the state. */

@@ -44,7 +44,7 @@ export interface StoreReader {
   scan(keyspace: Keyspace, options: ScanOptions): Row[];
 }
 
-/** All changes of one apply. Later operations on a key win. Keys are 1 to 65,535 bytes; buffers may be reused. */
+/** All changes of one apply. Later operations on a key win. Keys are 1 to 65,535 bytes. */
 export interface WriteBatch {
   /**
    * @param isNew the caller knows that there is no row of this key now: a row that is deleted again soon may then never
@@ -70,8 +70,11 @@ export interface Store extends StoreReader {
   /**
    * Applies everything `fill` puts into the batch, atomically. The batch object is reused: it is valid only during
    * the call.
+   *
+   * @param isLasting nobody changes the bytes that `fill` hands over, also after the call: a store that keeps rows in
+   * memory then keeps them without a copy. Default: they may be used again
    */
-  write(fill: (batch: WriteBatch) => void): void;
+  write(fill: (batch: WriteBatch) => void, isLasting?: boolean): void;
   /** Pins the present state. */
   view(): StoreView;
   /**

@@ -169,6 +169,22 @@ test("a row that comes and goes between two barriers is never written, nor is a 
   assert.deepEqual(rowsOf(store, "index"), []);
 });
 
+test("a large batch of rows that come and go waits as a small one does: many locks that are taken at once", async () => {
+  const { store: below, rows } = counting(openMemoryStore());
+  const store = writeBack(below, { rowsMax: 100 });
+  const locks = Array.from({ length: 90 }, (_, n) => Buffer.from(`lock ${n}`));
+  for (let round = 0; round < 20; round++) {
+    store.write((batch) => {
+      for (const lock of locks) batch.put("index", lock, value(round), true);
+    }, true);
+    store.write((batch) => {
+      for (const lock of locks) batch.delete("index", lock);
+    }, true);
+  }
+  await store.barrier();
+  assert.equal(rows(), 0);
+});
+
 test("a row that is deleted although it is not known to be new is deleted below", async () => {
   const below = openMemoryStore();
   const store = writeBack(below);

@@ -24,11 +24,9 @@ import {
 } from "./types.ts";
 import { WaitingRows, type WaitingRow } from "./waiting-rows.ts";
 
-/** Handing them down takes about 10 ms of the event loop. */
+/** Handing them down takes about 10 ms of the event loop. A batch with more goes down at once. */
 const ROWS_MAX_DEFAULT = 2048;
-const BYTES_MAX_DEFAULT = 4 * 1024 * 1024;
-/** A batch of at least this share of the bound (a fill, a streamed state) would not gain from waiting: it goes down. */
-const BULK_SHARE = 1 / 8;
+const BYTES_MAX_DEFAULT = 8 * 1024 * 1024;
 /** Rows of a scan's second page and those after it. */
 const PAGE_ROWS_MIN = 64;
 const CHUNK_BYTES = 64 * 1024;
@@ -38,7 +36,7 @@ const HELD_FACTOR = 4;
 export interface WriteBackOptions {
   /** Rows that wait at most. Default 2,048. */
   readonly rowsMax?: number;
-  /** Bytes written since rows were handed down, also of states that were replaced meanwhile. Default 4 MiB. */
+  /** Bytes written since rows were handed down, of `history` and of replaced states too. Default 8 MiB. */
   readonly bytesMax?: number;
 }
 
@@ -55,7 +53,6 @@ class WriteBackStore implements Store {
   readonly #below: Store;
   readonly #rowsMax: number;
   readonly #bytesMax: number;
-  readonly #bulkRows: number;
   readonly #waiting: Waiting = noRows();
   #bytes = 0;
   readonly #staged = new StagedBatch();
@@ -66,7 +63,6 @@ class WriteBackStore implements Store {
     this.#below = below;
     this.#rowsMax = rowsMax ?? ROWS_MAX_DEFAULT;
     this.#bytesMax = bytesMax ?? BYTES_MAX_DEFAULT;
-    this.#bulkRows = this.#rowsMax * BULK_SHARE;
   }
 
   get(keyspace: Keyspace, key: Uint8Array): Uint8Array | undefined {
@@ -91,7 +87,8 @@ class WriteBackStore implements Store {
     return merge(over, new StoredCursor(this.#below, keyspace, options), options);
   }
 
-  write(fill: (batch: WriteBatch) => void): void {
+  write(fill: (batch: WriteBatch) => void, isLasting = false): void {
+    this.#staged.begin(isLasting);
     this.#below.write((batch) => this.#fill(batch, fill));
     if (this.#handsDown) this.#forget();
   }
@@ -139,21 +136,12 @@ class WriteBackStore implements Store {
 
   #fill(batch: WriteBatch, fill: (batch: WriteBatch) => void): void {
     const staged = this.#staged;
-    staged.begin(batch);
+    staged.history = batch;
     fill(staged);
-    const isBulk = staged.rows.length >= this.#bulkRows;
-    for (const row of staged.rows) {
-      const isKnown = !isBulk || this.#waiting[row.keyspace].get(row.key) !== undefined;
-      if (isKnown) this.#keep(row);
-      else writeRow(batch, row.keyspace, row);
-    }
-    this.#handsDown = isBulk || staged.deletesHistory || this.#isFull;
+    for (const { keyspace, key, value, isNew } of staged.rows) this.#waiting[keyspace].set(key, value, isNew);
+    this.#bytes += staged.bytes;
+    this.#handsDown = staged.deletesHistory || this.#isFull;
     if (this.#handsDown) handDown(this.#waiting, batch);
-  }
-
-  #keep({ keyspace, key, value, isNew }: StagedRow): void {
-    this.#waiting[keyspace].set(key, value, isNew);
-    this.#bytes += key.length + (value?.length ?? 0);
   }
 
   #handDown(): void {
@@ -197,17 +185,22 @@ interface StagedRow {
   readonly isNew: boolean;
 }
 
-/** Hands rows of `history` on and keeps copies of the others, until the batch is known to be whole. */
+/** Hands rows of `history` on and collects the others, until the batch is known to be whole. */
 class StagedBatch implements WriteBatch {
+  history: WriteBatch | undefined;
   deletesHistory = false;
-  #history: WriteBatch | undefined;
+  /** Of all rows: a lasting row may be a small piece of memory that holds its neighbours too. */
+  bytes = 0;
+  #isLasting = false;
   #rows: StagedRow[] = [];
   #copies = new Arena(CHUNK_BYTES);
 
-  begin(history: WriteBatch): void {
-    this.#history = history;
+  /** @param isLasting what is put needs no copy */
+  begin(isLasting: boolean): void {
+    this.#isLasting = isLasting;
     this.#rows.length = 0;
     this.deletesHistory = false;
+    this.bytes = 0;
   }
 
   /** In the order of the batch. */
@@ -216,28 +209,34 @@ class StagedBatch implements WriteBatch {
   }
 
   put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array, isNew = false): void {
+    this.bytes += key.length + value.length;
     if (keyspace === "history") {
-      this.#history?.put(keyspace, key, value);
+      this.history?.put(keyspace, key, value);
       return;
     }
     assertKey(key);
-    this.#rows.push({ keyspace, key: this.#copies.copy(key), value: this.#copies.copy(value), isNew });
+    this.#rows.push({ keyspace, key: this.#lasting(key), value: this.#lasting(value), isNew });
   }
 
   delete(keyspace: Keyspace, key: Uint8Array): void {
+    this.bytes += key.length;
     if (keyspace === "history") {
       this.deletesHistory = true;
-      this.#history?.delete(keyspace, key);
+      this.history?.delete(keyspace, key);
       return;
     }
     assertKey(key);
-    this.#rows.push({ keyspace, key: this.#copies.copy(key), value: undefined, isNew: false });
+    this.#rows.push({ keyspace, key: this.#lasting(key), value: undefined, isNew: false });
   }
 
   /** Whoever read a row may still hold its bytes, so that they are not used again. */
   forget(): void {
     this.#rows = [];
     this.#copies = new Arena(CHUNK_BYTES);
+  }
+
+  #lasting(bytes: Uint8Array): Uint8Array {
+    return this.#isLasting ? bytes : this.#copies.copy(bytes);
   }
 }
 

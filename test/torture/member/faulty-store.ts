@@ -93,8 +93,8 @@ class FaultyStore implements Store {
     return this.inner.scan(keyspace, options);
   }
 
-  write(fill: (batch: WriteBatch) => void): void {
-    this.inner.write(fill);
+  write(fill: (batch: WriteBatch) => void, isLasting?: boolean): void {
+    this.inner.write(fill, isLasting);
   }
 
   view(): StoreView {
