@@ -73,4 +73,5 @@ EXPOSE 7400 7401 7402 7403 7404
 ENV MALLOC_ARENA_MAX=2 \
     MALLOC_MMAP_THRESHOLD_=131072
 # A young generation of 16 MB: more would be given to garbage that is short-lived anyway, and a member shares its node.
-ENTRYPOINT ["node", "--max-semi-space-size=16", "/app/dist/main.js"]
+# The second flag: what outlived one large batch is no sign that its like will (cli/src/commands/cell-program.ts).
+ENTRYPOINT ["node", "--max-semi-space-size=16", "--no-allocation-site-pretenuring", "/app/dist/main.js"]

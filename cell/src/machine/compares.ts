@@ -1,5 +1,5 @@
 /** Conditions of transactions. All look at the state before the outermost transaction. */
-import type { Compare, CompareFailure, Failure, LeaseId } from "@lockstep/gateway/coordinator";
+import type { Compare, CompareFailure, CompareTarget, Failure, LeaseId } from "@lockstep/gateway/coordinator";
 import { NO_LEASE } from "@lockstep/gateway/coordinator";
 import { assert, assertNever } from "../invariant.ts";
 import { compareBytes, EMPTY } from "./bytes.ts";
@@ -31,7 +31,8 @@ export function failedCompares(
   compares: readonly Compare[],
 ): readonly CompareFailure[] | Failure {
   const failures: CompareFailure[] = [];
-  for (const [index, compare] of compares.entries()) {
+  for (let index = 0; index < compares.length; index++) {
+    const compare = compares[index] as Compare;
     const failing =
       compare.rangeEnd === undefined
         ? failingKey(context, namespace, compare)
@@ -60,11 +61,13 @@ function failingKey(
   compare: Compare,
 ): KeyRecord | undefined {
   const record = context.keys.state(namespace.id, compare.key, context.reader);
-  return holds(record.status === "live" ? record : MISSING, compare, () =>
-    record.status === "live" ? context.keys.value(record, context.reader) : undefined,
-  )
-    ? undefined
-    : record;
+  const live = record.status === "live";
+  const { target } = compare;
+  const held =
+    target === "value"
+      ? valueHolds(live ? context.keys.value(record, context.reader) : undefined, compare)
+      : holds(live ? record : MISSING, target, compare);
+  return held ? undefined : record;
 }
 
 /** @returns the record of the first key that does not hold. */
@@ -74,7 +77,7 @@ function failingInRange(
   compare: Compare,
 ): KeyRecord | Failure | undefined {
   const { keys, reader } = context;
-  const { key, rangeEnd } = compare;
+  const { key, rangeEnd, target } = compare;
   const span = rangeEnd === undefined ? undefined : spanOf({ key, rangeEnd });
   // No key can be in it: it compares like one that is missing.
   if (span === undefined) return failingKey(context, namespace, { ...compare, key: EMPTY });
@@ -89,19 +92,21 @@ function failingInRange(
     assert(state !== undefined, "a scanned key has a record or a row");
     const found = met.key;
     const record = (): KeyRecord => keys.state(namespace.id, found, reader);
-    if (!holds(state, compare, () => keys.value(record(), reader))) return record();
+    const held =
+      target === "value" ? valueHolds(keys.value(record(), reader), compare) : holds(state, target, compare);
+    if (!held) return record();
   }
   return count > 0 ? undefined : failingKey(context, namespace, { ...compare, key: EMPTY });
 }
 
-/** `value`: of a key that is there; a missing one's compares false whatever the operator. */
-function holds(state: Compared, compare: Compare, value: () => Uint8Array | undefined): boolean {
-  const { target, operand } = compare;
+/** A missing key's value compares false whatever the operator. */
+function valueHolds(value: Uint8Array | undefined, compare: Compare): boolean {
+  return value !== undefined && ordered(compareBytes(value, compare.operand as Uint8Array), compare);
+}
+
+function holds(state: Compared, target: Exclude<CompareTarget, "value">, compare: Compare): boolean {
+  const { operand } = compare;
   switch (target) {
-    case "value": {
-      const actual = value();
-      return actual !== undefined && ordered(compareBytes(actual, operand as Uint8Array), compare);
-    }
     case "version":
       return ordered(state.version - (operand as number), compare);
     case "create-revision":

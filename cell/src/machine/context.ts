@@ -34,7 +34,7 @@ export class RevisionWriter {
   private readonly namespace: NamespaceState;
   private readonly cause: Cause;
   private sub = 0;
-  private events: MachineEvent[] = [];
+  private events: MachineEvent[] | undefined;
 
   constructor(context: ApplyContext, namespace: NamespaceState, cause: Cause) {
     this.context = context;
@@ -58,8 +58,8 @@ export class RevisionWriter {
     const { namespace } = this;
     const existed = record.status === "live";
     if (record.leaseId !== leaseId) {
-      if (record.leaseId !== NO_LEASE) this.detach(record);
-      if (leaseId !== NO_LEASE) this.attach(record, leaseId);
+      if (record.leaseId !== NO_LEASE) this.detach(record, key);
+      if (leaseId !== NO_LEASE) this.attach(record, key, leaseId);
     }
     const previousRevision = existed ? record.modRevision : 0;
     const chained = existed || (record.modRevision > 0 && record.modRevision >= namespace.compactRevision);
@@ -91,7 +91,7 @@ export class RevisionWriter {
     record.valueLength = -1;
     this.wroteRow(record, size);
     if (this.context.events === undefined) return;
-    this.events.push({
+    this.event({
       kind: "put",
       kv: keyValue(record, value, key),
       previousRevision,
@@ -103,7 +103,8 @@ export class RevisionWriter {
     assert(record.status === "live", "only a live key is deleted");
     const { namespace } = this;
     const previousRevision = record.modRevision;
-    if (record.leaseId !== NO_LEASE) this.detach(record);
+    const { key } = record;
+    if (record.leaseId !== NO_LEASE) this.detach(record, key);
     namespace.superseded += record.size;
     namespace.keys -= 1;
     const size = this.context.sink.history(namespace.id, this.revision, this.sub, {
@@ -118,11 +119,11 @@ export class RevisionWriter {
       timeMs: this.context.state.timeMs,
       superseded: namespace.superseded,
       tombstones: namespace.tombstones,
-      key: record.key,
+      key,
       value: EMPTY,
     });
     namespace.tombstones += size;
-    this.context.keys.smallRanges.deleted(namespace.id, record.key);
+    this.context.keys.smallRanges.deleted(namespace.id, key);
     record.status = "absent";
     record.createRevision = 0;
     record.version = 0;
@@ -131,9 +132,9 @@ export class RevisionWriter {
     record.valueLength = -1;
     this.wroteRow(record, size);
     if (this.context.events === undefined) return;
-    this.events.push({
+    this.event({
       kind: "delete",
-      kv: deletedKeyValue(record.key, this.revision),
+      kv: deletedKeyValue(key, this.revision),
       previousRevision,
       cause: this.cause,
     });
@@ -146,10 +147,15 @@ export class RevisionWriter {
       this.context.events?.push({
         namespaceId: this.namespace.id,
         revision: this.revision as Revision,
-        events: this.events,
+        events: this.events ?? [],
       });
     }
     return this.reflected;
+  }
+
+  private event(event: MachineEvent): void {
+    if (this.events === undefined) this.events = [event];
+    else this.events.push(event);
   }
 
   private wroteRow(record: KeyRecord, size: number): void {
@@ -162,14 +168,15 @@ export class RevisionWriter {
     this.context.keys.touch(record);
   }
 
-  private attach(record: KeyRecord, leaseId: LeaseId): void {
+  /** @param key the record's */
+  private attach(record: KeyRecord, key: Uint8Array, leaseId: LeaseId): void {
     this.context.leases.attach(this.namespace.id, leaseId, record, this.context.reader);
-    this.context.sink.attach(this.namespace.id, leaseId, record.key);
+    this.context.sink.attach(this.namespace.id, leaseId, key);
   }
 
-  private detach(record: KeyRecord): void {
+  private detach(record: KeyRecord, key: Uint8Array): void {
     this.context.leases.detach(this.namespace.id, record.leaseId, this.context.reader);
-    this.context.sink.detach(this.namespace.id, record.leaseId, record.key);
+    this.context.sink.detach(this.namespace.id, record.leaseId, key);
   }
 }
 

@@ -139,6 +139,8 @@ export class RecordCache {
   private arena = new ChunkArena();
   private youngBytes = 0;
   private oldBytes = 0;
+  /** Of the young generation, the one that was obtained last: a transaction names the same key several times. */
+  private last: KeyRecord | undefined;
   private readonly generationBytesMax: number;
 
   constructor(bytesMax: number) {
@@ -167,6 +169,21 @@ export class RecordCache {
 
   /** The record of the key; a new one has the status `unknown` and must be loaded. */
   obtain(namespaceId: number, key: Uint8Array): KeyRecord {
+    const { last } = this;
+    if (
+      last !== undefined &&
+      last.namespaceId === namespaceId &&
+      last.keyLength === key.length &&
+      equalAt(last.keyChunk, last.keyAt, key)
+    ) {
+      return last;
+    }
+    const record = this.lookUp(namespaceId, key);
+    this.last = record;
+    return record;
+  }
+
+  private lookUp(namespaceId: number, key: Uint8Array): KeyRecord {
     const hash = hashKey(namespaceId, key) | 0;
     const young = this.young.find(namespaceId, hash, key);
     if (young !== undefined) return young;
@@ -213,9 +230,11 @@ export class RecordCache {
     this.young = new KeyTable(this.old.size);
     this.arena = new ChunkArena();
     this.youngBytes = 0;
+    this.last = undefined;
   }
 
   clear(): void {
+    this.last = undefined;
     this.young = new KeyTable(0);
     this.old = new KeyTable(0);
     this.arena = new ChunkArena();

@@ -23,6 +23,7 @@ import { orderedRefusal } from "./ordered-range.ts";
 import { rangeRefusal } from "./range.ts";
 import type { KeyRecord } from "./records.ts";
 import type { NamespaceState } from "./state.ts";
+import { TXN_OPERATIONS_TOTAL_MAX } from "./validate.ts";
 
 /** A put with what it writes, and where. */
 export interface PutTarget {
@@ -64,11 +65,12 @@ export class Planner {
     const failures = failedCompares(this.context, this.namespace, txn.compares);
     if ("code" in failures) return failures;
     const succeeded = failures.length === 0;
-    const steps: Step[] = [];
-    for (const operation of succeeded ? txn.success : txn.failure) {
-      const step = this.step(operation);
+    const branch = succeeded ? txn.success : txn.failure;
+    const steps = new Array<Step>(branch.length);
+    for (let at = 0; at < branch.length; at++) {
+      const step = this.step(branch[at] as TxnOperation);
       if ("code" in step) return step;
-      steps.push(step);
+      steps[at] = step;
     }
     return { succeeded, failures, steps };
   }
@@ -133,6 +135,8 @@ export class Planner {
     if (!lease.exists) return leaseNotFound(leaseId);
     if (record.leaseId === leaseId) return undefined;
     const { keysPerLeaseMax } = context.state.settings.limits;
+    // Far from the bound nothing needs to be counted.
+    if (lease.keys + TXN_OPERATIONS_TOTAL_MAX <= keysPerLeaseMax) return undefined;
     this.attaching ??= new Map<LeaseId, number>();
     const more = (this.attaching.get(leaseId) ?? 0) + 1;
     if (lease.keys + more > keysPerLeaseMax) {

@@ -72,7 +72,7 @@ export function readTxnRefusal(txn: TxnCommand, limits: Limits, revision: number
 }
 
 /** Keeps the comparison of all writes with each other short. Decides outcomes: never changed without a format version. */
-const TXN_OPERATIONS_TOTAL_MAX = 1024;
+export const TXN_OPERATIONS_TOTAL_MAX = 1024;
 
 function operationsOf({ success, failure }: TxnCommand): number {
   let operations = success.length + failure.length;
@@ -95,6 +95,8 @@ interface Written {
   readonly deletes: readonly KeySpan[];
 }
 
+const NOTHING: Written = { puts: [], deletes: [] };
+
 function checkTxn(txn: TxnCommand, checking: Checking): Written | Failure {
   const { compares, success, failure } = txn;
   const { limits, revision, budget } = checking;
@@ -111,6 +113,7 @@ function checkTxn(txn: TxnCommand, checking: Checking): Written | Failure {
   if ("code" in whenTrue) return whenTrue;
   const whenFalse = checkBranch(failure, inside);
   if ("code" in whenFalse) return whenFalse;
+  if (whenFalse === NOTHING) return whenTrue;
   return {
     puts: [...whenTrue.puts, ...whenFalse.puts],
     deletes: [...whenTrue.deletes, ...whenFalse.deletes],
@@ -144,6 +147,7 @@ function txnBytes(txn: TxnCommand): number {
  * branches of a transaction inside exclude each other, so they may write the same keys.
  */
 function checkBranch(operations: readonly TxnOperation[], checking: Checking): Written | Failure {
+  if (operations.length === 0) return NOTHING;
   const { limits, revision } = checking;
   const puts: Uint8Array[] = [];
   const deletes: KeySpan[] = [];

@@ -74,7 +74,12 @@ export class WaitingRows {
 
   /** Those to hand down, in key order, which is the order that a store below takes them fastest in. */
   toHandDown(): readonly WaitingRow[] {
-    return this.#sorted().filter((slot) => !slot.isNothing);
+    const added = this.#added.filter((slot) => !slot.isNothing).sort(byKey);
+    if (this.#ascending.length === 0) return added;
+    return merged(
+      this.#ascending.filter((slot) => !slot.isNothing),
+      added,
+    );
   }
 
   clear(): void {

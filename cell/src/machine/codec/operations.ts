@@ -309,24 +309,33 @@ function writeBranch(writer: ByteWriter, operations: readonly TxnOperation[]): v
 function readTxn(reader: ByteReader, depth: number): TxnCommand {
   if (depth > TXN_DEPTH_MAX) throw new DecodeError("transactions too deep in each other");
   const count = reader.count(COMPARE_BYTES_MIN);
-  const compares: Compare[] = [];
-  for (let i = 0; i < count; i++) compares.push(readCompare(reader));
+  const compares = new Array<Compare>(count);
+  for (let i = 0; i < count; i++) compares[i] = readCompare(reader);
   const success = readBranch(reader, depth);
   return { kind: "txn", compares, success, failure: readBranch(reader, depth) };
 }
 
 function readBranch(reader: ByteReader, depth: number): TxnOperation[] {
   const count = reader.count(OPERATION_BYTES_MIN);
-  const operations: TxnOperation[] = [];
-  for (let i = 0; i < count; i++) {
-    const kind = reader.byte();
-    if (kind === PUT) operations.push(readPut(reader));
-    else if (kind === DELETE) operations.push(readDelete(reader));
-    else if (kind === RANGE) operations.push(readRange(reader));
-    else if (kind === TXN) operations.push(readTxn(reader, depth + 1));
-    else throw new DecodeError(`unknown operation ${kind} in a transaction`);
-  }
+  const operations = new Array<TxnOperation>(count);
+  for (let i = 0; i < count; i++) operations[i] = readOperation(reader, depth);
   return operations;
+}
+
+function readOperation(reader: ByteReader, depth: number): TxnOperation {
+  const kind = reader.byte();
+  switch (kind) {
+    case PUT:
+      return readPut(reader);
+    case DELETE:
+      return readDelete(reader);
+    case RANGE:
+      return readRange(reader);
+    case TXN:
+      return readTxn(reader, depth + 1);
+    default:
+      throw new DecodeError(`unknown operation ${kind} in a transaction`);
+  }
 }
 
 function writeCompare(writer: ByteWriter, compare: Compare): void {
