@@ -24,6 +24,7 @@ class World {
   readonly events: string[] = [];
   readonly writes: WalWrite[] = [];
   readonly fatal: Error[] = [];
+  readonly soon: (() => void)[] = [];
   readonly installation = Promise.withResolvers<undefined>();
   readonly #open: (() => void)[] = [];
   #token = 0;
@@ -40,6 +41,7 @@ class World {
       send: (messages) => void this.events.push(`send ${messages.length}`),
       install: () => this.installation.promise,
       pump: () => undefined,
+      soon: (task) => void this.soon.push(task),
       fatal: (error) => void this.fatal.push(error),
     });
   }
@@ -56,6 +58,40 @@ class World {
 }
 
 describe("the append lane", () => {
+  it("work that gives way runs when the write under way is durable and its answers have left", () => {
+    const world = new World();
+    world.push({ entries: [entry(1)], held: [held] });
+    world.push({ entries: [entry(2)], held: [held] });
+    world.lane.giveWay(() => world.events.push("work"));
+    assert.equal(world.soon.length, 0);
+    world.durable();
+    world.durable();
+    assert.deepEqual(world.events, [
+      ...["write 1", "write 2", "appended 1", "send 1", "work", "appended 2", "send 1"],
+    ]);
+  });
+
+  it("work gives way until the next tick at most, and runs soon when nothing is written", () => {
+    const world = new World();
+    world.lane.giveWay(() => world.events.push("idle work"));
+    assert.equal(world.soon.length, 1);
+    world.push({ entries: [entry(1)] });
+    world.lane.giveWay(() => world.events.push("work"));
+    world.lane.tick();
+    world.durable();
+    assert.deepEqual(world.events, ["write 1", "work", "appended 1"]);
+  });
+
+  it("work that waits when the lane closes never runs: the log has it", () => {
+    const world = new World();
+    world.push({ entries: [entry(1)] });
+    world.lane.giveWay(() => world.events.push("work"));
+    world.lane.close();
+    world.durable();
+    world.lane.tick();
+    assert.ok(!world.events.includes("work"));
+  });
+
   it("R1: an append is reported and its answers leave once it is durable, never before", () => {
     const world = new World();
     world.push({ entries: [entry(1)], held: [held] });

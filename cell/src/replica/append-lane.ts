@@ -1,4 +1,5 @@
 import type { Append, HardState, Message } from "../raft/types.ts";
+import { assert } from "../invariant.ts";
 import type { Wal } from "../wal/types.ts";
 
 export interface AppendLaneOptions {
@@ -9,6 +10,8 @@ export interface AppendLaneOptions {
   /** Installs a received state; resolves once it is durable and in use. */
   readonly install: (append: Append) => Promise<void>;
   readonly pump: () => void;
+  /** Runs a task still in this turn. */
+  readonly soon: (task: () => void) => void;
   readonly fatal: (error: Error) => void;
 }
 
@@ -28,6 +31,8 @@ export class AppendLane {
   #deferred: Append[] = [];
   #installing = false;
   #closed = false;
+  /** Work that gives way to the write under way. */
+  #waiting: (() => void) | undefined;
   /** A commit index that no write has carried yet: needs no fsync of its own (R2), so it rides with the next one. */
   #ridingHardState: HardState | undefined;
 
@@ -38,11 +43,30 @@ export class AppendLane {
   /** The log takes no more. A state that is being installed finds its marker missing at the next start (W14). */
   close(): void {
     this.#closed = true;
+    this.#waiting = undefined;
   }
 
   /** Token of the oldest append whose write is under way; -1: none is. */
   get oldest(): number {
     return this.#slots[0]?.append.token ?? -1;
+  }
+
+  /**
+   * Runs `task` when a write under way is durable and its messages have left, at the next tick if that takes longer,
+   * and soon if none is under way. One task waits at most.
+   */
+  giveWay(task: () => void): void {
+    if (this.#closed) return;
+    if (this.#slots.length === 0) return this.#options.soon(task);
+    assert(this.#waiting === undefined, "one task waits for the write under way");
+    this.#waiting = task;
+  }
+
+  /** A disk that takes its time holds nobody up longer than this. */
+  tick(): void {
+    const task = this.#waiting;
+    this.#waiting = undefined;
+    task?.();
   }
 
   push(append: Append): void {
@@ -70,10 +94,15 @@ export class AppendLane {
     this.#ridingHardState = undefined;
     const write = { entries: append.entries, ...(hardState === undefined ? {} : { hardState }) };
     this.#options.wal.append(write, () => {
-      slot.durable = true;
-      this.#drain();
-      this.#options.pump();
+      this.#durable(slot);
     });
+  }
+
+  #durable(slot: Slot): void {
+    slot.durable = true;
+    this.#drain();
+    this.#options.pump();
+    this.tick();
   }
 
   #drain(): void {
@@ -105,9 +134,7 @@ export class AppendLane {
           ...(hardState === undefined ? {} : { hardState }),
         };
         this.#options.wal.append(write, () => {
-          slot.durable = true;
-          this.#drain();
-          this.#options.pump();
+          this.#durable(slot);
         });
         const deferred = this.#deferred;
         this.#deferred = [];

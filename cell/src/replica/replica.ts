@@ -163,8 +163,7 @@ export class Replica {
       appended: (token) => raft.appended(token),
       send: (messages) => this.#send(messages),
       install: (append) => this.#install(append),
-      pump,
-      fatal,
+      ...{ pump, soon: environment.soon, fatal },
     });
     this.#stalls = new StallWatch({
       ...{ self: parts.self, raft, log: environment.log },
@@ -180,8 +179,8 @@ export class Replica {
         return { configuration: raft.applyConfiguration(index, change) };
       },
       wantEvents: () => parts.hub.watchers > 0,
-      // A leader's callers wait for the apply; a follower's leader waits for its disk, which is to start first.
-      begin: (slice) => (this.isLeader ? slice() : environment.soon(slice)),
+      // A leader's callers wait for the apply; a follower's leader waits for its word that the log is durable.
+      begin: (slice) => (this.isLeader ? slice() : this.#lane.giveWay(slice)),
       refuse: (index) => raft.refuseConfiguration(index),
       onApplied: (entries, applied) => this.#publish(entries, applied),
       onConfiguration: (entry, outcome) => this.#configurationApplied(entry, outcome),
@@ -359,6 +358,7 @@ export class Replica {
       }
     });
     this.pump();
+    this.#lane.tick();
     this.#watchLeaderless(ticks);
     this.#connections?.leadership.tick(nowMs, this.quorumContactMs);
     if (nowMs >= this.#nextExpiryMs) {
