@@ -144,12 +144,11 @@ const writeBackWithoutIndex: Canary = {
   patches: [
     {
       file: "cell/src/store/write-back.ts",
-      find: "      const isKnown = !isBulk ||",
-      replace: `      if (row.keyspace === "meta") {
-        writeRow(batch, row.keyspace, row);
-        continue;
-      }
-      const isKnown = !isBulk ||`,
+      find: "this.#waiting[keyspace].set(key, value, isNew);",
+      replace: `{
+        if (keyspace === "meta") writeRow(batch, keyspace, { key, value });
+        else this.#waiting[keyspace].set(key, value, isNew);
+      }`,
     },
   ],
 };

@@ -6,7 +6,7 @@ import type { Disk } from "../../../cell/src/wal/types.ts";
 const STAND_IN = "ROWS";
 const STAND_IN_BYTES = 16;
 /** Few, so that rows are handed down in the middle of what happens and not only at barriers. */
-const WAITING_ROWS_MAX = 64;
+const WAITING_ROWS_MAX = 16;
 /** Random enough to keep every write. */
 export const KEEP_ALL: () => number = () => 1 - Number.EPSILON;
 
