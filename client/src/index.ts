@@ -65,6 +65,7 @@ export type {
   CellInfo,
   CompactResult,
   Compare,
+  CompareFailure,
   CompareOperator,
   DeleteOptions,
   DeleteResult,

@@ -156,6 +156,14 @@ export interface Txn {
 /** What a step of a transaction did. */
 export type TxnStepResult = PutResult | DeleteResult | RangeResult;
 
+/** A compare that did not hold. */
+export interface CompareFailure {
+  /** Among the transaction's compares. */
+  readonly index: number;
+  /** Absent: the key does not exist. */
+  readonly actual?: KeyValue;
+}
+
 /** Which branch of a transaction was taken, and what it did. */
 export interface TxnResult {
   readonly kind: "txn";
@@ -163,8 +171,8 @@ export interface TxnResult {
   readonly revision: number;
   /** One for each step of the branch taken. */
   readonly responses: readonly TxnStepResult[];
-  /** All compares that failed, with what was there; `actual` absent: the key does not exist. */
-  readonly failures: readonly { readonly index: number; readonly actual?: KeyValue }[];
+  /** All compares that failed, with what was there. */
+  readonly failures: readonly CompareFailure[];
 }
 
 export interface LeaseGrantOptions extends CallOptions {

@@ -429,8 +429,8 @@ export class Channel {
       watchCreated: (created) => {
         if (current()) this.#watches.onCreated(created);
       },
-      watchEvents: (events) => {
-        if (current()) this.#watches.onEvents(events);
+      watchEvents: (received) => {
+        if (current()) this.#watches.onEvents(received);
       },
       watchProgress: (progress) => {
         if (current()) this.#watches.onProgress(progress);

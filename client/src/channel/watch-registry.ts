@@ -1,7 +1,8 @@
 import type * as coordination from "@lockstep/proto/coordination";
 import { isTransient, LockstepError } from "../errors.ts";
 import type { WatchBatch } from "../types.ts";
-import { errorFromFailure, mapWatchEvent } from "../wire/mapping.ts";
+import { errorFromFailure } from "../wire/mapping.ts";
+import type { ReceivedEvents } from "../wire/watch-events.ts";
 import { ChannelWatch, type WatchHolder, type WatchListener, type WatchSpec } from "./watches.ts";
 
 /** What the registry needs from its channel. */
@@ -104,11 +105,9 @@ export class WatchRegistry implements WatchHolder {
     this.#tell(() => watch.listener.created(revision), undefined);
   }
 
-  onEvents({ watchId, alsoWatchIds, events, revision }: coordination.WatchEvents): void {
-    // One batch for all of them: they only read it.
-    const batch: WatchBatch = { revision, events: events.map(mapWatchEvent) };
-    this.#deliver(watchId, batch);
-    for (const also of alsoWatchIds) this.#deliver(also, batch);
+  /** One batch for all of the watches: they only read it. */
+  onEvents({ watchIds, batch }: ReceivedEvents): void {
+    for (const watchId of watchIds) this.#deliver(watchId, batch);
   }
 
   onProgress({ watchId, revision }: coordination.WatchProgress): void {

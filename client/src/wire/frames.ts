@@ -1,5 +1,6 @@
 import * as coordination from "@lockstep/proto/coordination";
 import { Reader } from "./reader.ts";
+import { readWatchEvents, type ReceivedEvents } from "./watch-events.ts";
 
 /** Takes a server frame apart. Responses come as positions in the frame, not as objects. */
 export interface FrameHandler {
@@ -12,7 +13,7 @@ export interface FrameHandler {
   ): void;
   renewAck(ack: coordination.RenewAck): void;
   watchCreated(created: coordination.WatchCreated): void;
-  watchEvents(events: coordination.WatchEvents): void;
+  watchEvents(received: ReceivedEvents): void;
   watchProgress(progress: coordination.WatchProgress): void;
   watchEnded(ended: coordination.WatchEnded): void;
   leaseEnded(ended: coordination.LeaseEnded): void;
@@ -82,7 +83,7 @@ function readCold(frame: Buffer, handler: FrameHandler): void {
         handler.watchCreated(coordination.WatchCreated.decode(reader.bytes()));
         break;
       case 0x22:
-        handler.watchEvents(coordination.WatchEvents.decode(reader.bytes()));
+        handler.watchEvents(readWatchEvents(reader));
         break;
       case 0x2a:
         handler.watchProgress(coordination.WatchProgress.decode(reader.bytes()));

@@ -10,7 +10,6 @@ import {
   type RangeResult,
   type TxnResult,
   type TxnStepResult,
-  type WatchEvent,
 } from "../types.ts";
 
 type WireResult = NonNullable<coordination.Result["result"]>;
@@ -119,18 +118,6 @@ export function causeFromWire(cause: coordination.Cause): Cause {
     default:
       return "unknown";
   }
-}
-
-export function mapWatchEvent(event: coordination.WatchEvent): WatchEvent {
-  if (event.kv === undefined) {
-    throw new LockstepError("protocol-error", "unknown", "a watch event without a key");
-  }
-  const base = {
-    kind: event.kind === coordination.WatchEvent_Kind.DELETE ? ("delete" as const) : ("put" as const),
-    kv: mapKeyValue(event.kv),
-    cause: causeFromWire(event.cause),
-  };
-  return event.previous === undefined ? base : { ...base, previous: mapKeyValue(event.previous) };
 }
 
 export function mapInfo(info: coordination.InfoResponse): CellInfo {

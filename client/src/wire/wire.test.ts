@@ -3,10 +3,12 @@ import { test } from "node:test";
 import fc from "fast-check";
 import * as coordination from "@lockstep/proto/coordination";
 import { LockstepError } from "../errors.ts";
+import { KeyValue } from "../types.ts";
 import { emptyServerFrame, readServerFrame } from "./frames.ts";
 import { mapResult } from "./mapping.ts";
 import { writeGet, writePut, writeRaw } from "./requests.ts";
 import { readResult } from "./results.ts";
+import type { ReceivedEvents } from "./watch-events.ts";
 import { Writer } from "./writer.ts";
 
 const bytes = fc.uint8Array({ maxLength: 300 }).map((array) => Buffer.from(array));
@@ -124,7 +126,19 @@ const deleteResult = fc.record({
   $case: fc.constant("delete" as const),
   value: fc.record({ revision: safe, deleted: safe, previous: fc.array(keyValue) }),
 });
-const anyResult = fc.oneof(putResult, rangeResult, deleteResult);
+const step = fc.record({ result: fc.oneof(putResult, rangeResult, deleteResult) });
+const txnResult = fc.record({
+  $case: fc.constant("txn" as const),
+  value: fc.record({
+    succeeded: fc.boolean(),
+    revision: safe,
+    responses: fc.array(step, { maxLength: 5 }),
+    failures: fc.array(fc.record({ index: fc.nat(), actual: fc.option(keyValue, { nil: undefined }) }), {
+      maxLength: 3,
+    }),
+  }),
+});
+const anyResult = fc.oneof(putResult, rangeResult, deleteResult, txnResult);
 
 test("a result read by hand is the one that the generated code reads", () => {
   fc.assert(
@@ -135,6 +149,45 @@ test("a result read by hand is the one that the generated code reads", () => {
     }),
   );
 });
+
+test("a transaction's step of a kind that this client does not know is refused, not left out", () => {
+  const nested = {
+    $case: "txn" as const,
+    value: { succeeded: true, revision: 3, responses: [], failures: [] },
+  };
+  for (const result of [nested, undefined]) {
+    const value = { succeeded: true, revision: 3, responses: [{ result }], failures: [] };
+    const frame = Buffer.from(coordination.Result.encode({ result: { $case: "txn", value } }).finish());
+    assert.throws(() => readResult(frame, 0, frame.length), { code: "protocol-error", outcome: "applied" });
+  }
+});
+
+const watchEvent = fc.record({
+  kind: fc.constantFrom(coordination.WatchEvent_Kind.PUT, coordination.WatchEvent_Kind.DELETE),
+  kv: keyValue,
+  previous: fc.option(keyValue, { nil: undefined }),
+  cause: fc.constantFrom(
+    ...[coordination.Cause.CLIENT, coordination.Cause.LEASE_EXPIRED, coordination.Cause.LEASE_REVOKED],
+    ...[coordination.Cause.FORCED, coordination.Cause.MOVED],
+  ),
+});
+const CAUSES = ["client", "lease-expired", "lease-revoked", "forced", "moved"] as const;
+
+/** What the client makes of events. */
+function received({ watchId, alsoWatchIds, events, revision }: coordination.WatchEvents): ReceivedEvents {
+  return {
+    watchIds: [watchId, ...alsoWatchIds],
+    batch: {
+      revision,
+      events: events.map(({ kind, kv, previous, cause }) => ({
+        kind: kind === coordination.WatchEvent_Kind.DELETE ? "delete" : "put",
+        kv: new KeyValue(kv!),
+        ...(previous === undefined ? {} : { previous: new KeyValue(previous) }),
+        cause: CAUSES[cause - 1]!,
+      })),
+    },
+  };
+}
 
 test("a server frame read by hand has the responses and the other parts that were sent", () => {
   const response = fc.record({
@@ -168,7 +221,7 @@ test("a server frame read by hand has the responses and the other parts that wer
       fc.record({
         watchId: safe,
         alsoWatchIds: fc.array(safe, { maxLength: 3 }),
-        events: fc.constant<coordination.WatchEvent[]>([]),
+        events: fc.array(watchEvent, { maxLength: 3 }),
         revision: safe,
       }),
       { maxLength: 3 },
@@ -192,6 +245,7 @@ test("a server frame read by hand has the responses and the other parts that wer
     fc.property(parts, (sent) => {
       const frame = Buffer.from(coordination.ServerFrame.encode(sent).finish());
       const got = emptyServerFrame();
+      const events: ReceivedEvents[] = [];
       readServerFrame(frame, {
         response: (id, start, end, failure) =>
           got.responses.push({
@@ -202,13 +256,15 @@ test("a server frame read by hand has the responses and the other parts that wer
           }),
         renewAck: (ack) => (got.renewAck = ack),
         watchCreated: (created) => got.watchCreated.push(created),
-        watchEvents: (events) => got.watchEvents.push(events),
+        watchEvents: (one) => events.push(one),
         watchProgress: (progress) => got.watchProgress.push(progress),
         watchEnded: (ended) => got.watchEnded.push(ended),
         leaseEnded: (ended) => got.leaseEnded.push(ended),
         info: (info) => (got.info = info),
       });
-      assert.deepEqual(got, coordination.ServerFrame.decode(frame));
+      const { watchEvents, ...others } = coordination.ServerFrame.decode(frame);
+      assert.deepEqual(got, { ...others, watchEvents: [] });
+      assert.deepEqual(events, watchEvents.map(received));
     }),
   );
 });

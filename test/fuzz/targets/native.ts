@@ -13,7 +13,8 @@ import { LockstepError } from "../../../client/src/errors.ts";
 import type { OperationResult } from "../../../client/src/types.ts";
 import { readServerFrame } from "../../../client/src/wire/frames.ts";
 import type { FrameHandler } from "../../../client/src/wire/frames.ts";
-import { mapInfo, mapResult, mapWatchEvent } from "../../../client/src/wire/mapping.ts";
+import type { ReceivedEvents } from "../../../client/src/wire/watch-events.ts";
+import { mapInfo, mapResult } from "../../../client/src/wire/mapping.ts";
 import { readResult } from "../../../client/src/wire/results.ts";
 import {
   decodeReadOperation,
@@ -228,8 +229,8 @@ class Collector implements FrameHandler {
     this.seen.push(created);
   }
 
-  watchEvents(events: coordination.WatchEvents): void {
-    this.seen.push(events.events.map(mapWatchEvent));
+  watchEvents(received: ReceivedEvents): void {
+    this.seen.push(received);
   }
 
   watchProgress(progress: coordination.WatchProgress): void {
