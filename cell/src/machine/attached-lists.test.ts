@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { openMemoryStore } from "../store/index.ts";
 import type { StoreReader } from "../store/types.ts";
 import { attachedLists } from "./attached-lists.ts";
-import { attachedKey } from "./keys.ts";
+import { LEASE_KEY_BYTES, writeAttachedKey } from "./keys.ts";
 import { attachedKeys, Lease } from "./leases.ts";
 import { bytes, lease, string } from "./testing/harness.ts";
 
@@ -21,7 +21,9 @@ function world(keysOf: readonly number[], namespaceId = 1): World {
     for (const [at, keys] of keysOf.entries()) {
       for (let key = 0; key < keys; key += 1) {
         const name = bytes(`k${String(key).padStart(4, "0")}`);
-        batch.put("lease-keys", attachedKey(namespaceId, lease(at + 1), name), new Uint8Array(0));
+        const row = new Uint8Array(LEASE_KEY_BYTES + name.length);
+        writeAttachedKey(row, 0, { namespaceId, leaseId: lease(at + 1), key: name });
+        batch.put("lease-keys", row, new Uint8Array(0));
       }
     }
   });

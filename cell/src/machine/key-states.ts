@@ -8,7 +8,7 @@ import { assert } from "../invariant.ts";
 import type { StoreReader } from "../store/types.ts";
 import { Arena, compareBytes, EMPTY } from "./bytes.ts";
 import { HistoryReads } from "./history-reads.ts";
-import { indexKey, LIVE, TOMBSTONE } from "./keys.ts";
+import { indexKeys, LIVE, TOMBSTONE } from "./keys.ts";
 import { ReadAhead } from "./read-ahead.ts";
 import type { RecordCache } from "./records.ts";
 import { CACHED_VALUE_BYTES_MAX, type KeyRecord, type KeyStatus } from "./records.ts";
@@ -67,10 +67,7 @@ export class KeyStates {
   }
 
   private loadSection(records: readonly KeyRecord[], section: number, reader: StoreReader): KeyRecord[] {
-    const rows = reader.getMany(
-      "index",
-      records.map((record) => indexKey(record.namespaceId, section, record.key)),
-    );
+    const rows = reader.getMany("index", indexKeys(section, records));
     const missing: KeyRecord[] = [];
     for (const [i, record] of records.entries()) {
       const row = rows[i];

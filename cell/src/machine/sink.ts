@@ -7,11 +7,12 @@ import type { Keyspace } from "../store/types.ts";
 import { copyInto, EMPTY } from "./bytes.ts";
 import { putUint32, putUint64, putVarint, VARINT_BYTES_MAX } from "./codec/primitives.ts";
 import {
-  attachedKey,
   HISTORY_KEY_BYTES,
   INDEX_PREFIX_BYTES,
+  LEASE_KEY_BYTES,
   LIVE,
   TOMBSTONE,
+  writeAttachedKey,
   writeIndexKey,
 } from "./keys.ts";
 import type { KeyRecord } from "./records.ts";
@@ -102,11 +103,23 @@ export class RowSink {
   }
 
   attach(namespaceId: number, leaseId: LeaseId, key: Uint8Array): void {
-    this.put("lease-keys", attachedKey(namespaceId, leaseId, key), EMPTY, true);
+    const row = this.attachedKey(namespaceId, leaseId, key);
+    this.digestBytes(EMPTY);
+    this.mutations.push({ keyspace: "lease-keys", key: row, value: EMPTY, isNew: true });
   }
 
   detach(namespaceId: number, leaseId: LeaseId, key: Uint8Array): void {
-    this.delete("lease-keys", attachedKey(namespaceId, leaseId, key));
+    const row = this.attachedKey(namespaceId, leaseId, key);
+    this.mutations.push({ keyspace: "lease-keys", key: row, value: undefined, isNew: false });
+  }
+
+  /** Made where the digest takes it from, with its length before it as {@link RowSink.digestBytes} has it. */
+  private attachedKey(namespaceId: number, leaseId: LeaseId, key: Uint8Array): Uint8Array {
+    const length = LEASE_KEY_BYTES + key.length;
+    this.reserve(length + VARINT_BYTES_MAX);
+    const at = putVarint(this.chunk, this.used, length);
+    this.used = writeAttachedKey(this.chunk, at, { namespaceId, leaseId, key });
+    return new Uint8Array(this.chunk.buffer, at, length);
   }
 
   /** @param isNew there is no row of this key */
