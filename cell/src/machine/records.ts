@@ -60,6 +60,14 @@ export class KeyRecord {
     return new Uint8Array(this.keyChunk.buffer, this.keyAt, this.keyLength);
   }
 
+  isOf(namespaceId: number, key: Uint8Array): boolean {
+    return (
+      this.namespaceId === namespaceId &&
+      this.keyLength === key.length &&
+      equalAt(this.keyChunk, this.keyAt, key)
+    );
+  }
+
   /** A view of the room: valid until the record changes. Only when `valueLength` >= 0. */
   get roomValue(): Uint8Array {
     return new Uint8Array(this.roomChunk.buffer, this.roomAt, this.valueLength);
@@ -100,14 +108,7 @@ export class KeyTable {
     for (let at = hash & mask; ; at = (at + 1) & mask) {
       const record = slots[at];
       if (record === undefined) return undefined;
-      if (
-        record.hash === hash &&
-        record.namespaceId === namespaceId &&
-        record.keyLength === key.length &&
-        equalAt(record.keyChunk, record.keyAt, key)
-      ) {
-        return record;
-      }
+      if (record.hash === hash && record.isOf(namespaceId, key)) return record;
     }
   }
 
@@ -170,14 +171,7 @@ export class RecordCache {
   /** The record of the key; a new one has the status `unknown` and must be loaded. */
   obtain(namespaceId: number, key: Uint8Array): KeyRecord {
     const { last } = this;
-    if (
-      last !== undefined &&
-      last.namespaceId === namespaceId &&
-      last.keyLength === key.length &&
-      equalAt(last.keyChunk, last.keyAt, key)
-    ) {
-      return last;
-    }
+    if (last?.isOf(namespaceId, key) === true) return last;
     const record = this.lookUp(namespaceId, key);
     this.last = record;
     return record;

@@ -77,7 +77,7 @@ describe("the append lane", () => {
     assert.equal(world.soon.length, 1);
     world.push({ entries: [entry(1)] });
     world.lane.giveWay(() => world.events.push("work"));
-    world.lane.tick();
+    world.lane.proceed();
     world.durable();
     assert.deepEqual(world.events, ["write 1", "work", "appended 1"]);
   });
@@ -88,7 +88,7 @@ describe("the append lane", () => {
     world.lane.giveWay(() => world.events.push("work"));
     world.lane.close();
     world.durable();
-    world.lane.tick();
+    world.lane.proceed();
     assert.ok(!world.events.includes("work"));
   });
 

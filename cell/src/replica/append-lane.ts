@@ -62,8 +62,8 @@ export class AppendLane {
     this.#waiting = task;
   }
 
-  /** A disk that takes its time holds nobody up longer than this. */
-  tick(): void {
+  /** Runs what gave way, if something did. Call it each tick too: a disk that takes its time holds nobody up longer. */
+  proceed(): void {
     const task = this.#waiting;
     this.#waiting = undefined;
     task?.();
@@ -102,7 +102,7 @@ export class AppendLane {
     slot.durable = true;
     this.#drain();
     this.#options.pump();
-    this.tick();
+    this.proceed();
   }
 
   #drain(): void {

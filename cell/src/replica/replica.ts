@@ -358,7 +358,7 @@ export class Replica {
       }
     });
     this.pump();
-    this.#lane.tick();
+    this.#lane.proceed();
     this.#watchLeaderless(ticks);
     this.#connections?.leadership.tick(nowMs, this.quorumContactMs);
     if (nowMs >= this.#nextExpiryMs) {

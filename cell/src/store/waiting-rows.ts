@@ -74,12 +74,8 @@ export class WaitingRows {
 
   /** Those to hand down, in key order, which is the order that a store below takes them fastest in. */
   toHandDown(): readonly WaitingRow[] {
-    const added = this.#added.filter((slot) => !slot.isNothing).sort(byKey);
-    if (this.#ascending.length === 0) return added;
-    return merged(
-      this.#ascending.filter((slot) => !slot.isNothing),
-      added,
-    );
+    const isThere = (slot: Slot): boolean => !slot.isNothing;
+    return merged(this.#ascending.filter(isThere), this.#added.filter(isThere).sort(byKey));
   }
 
   clear(): void {

@@ -88,8 +88,10 @@ class WriteBackStore implements Store {
   }
 
   write(fill: (batch: WriteBatch) => void, isLasting = false): void {
-    this.#staged.begin(isLasting);
-    this.#below.write((batch) => this.#fill(batch, fill));
+    this.#below.write((batch) => {
+      this.#staged.begin(batch, isLasting);
+      this.#fill(batch, fill);
+    });
     if (this.#handsDown) this.#forget();
   }
 
@@ -136,7 +138,6 @@ class WriteBackStore implements Store {
 
   #fill(batch: WriteBatch, fill: (batch: WriteBatch) => void): void {
     const staged = this.#staged;
-    staged.history = batch;
     fill(staged);
     for (const { keyspace, key, value, isNew } of staged.rows) this.#waiting[keyspace].set(key, value, isNew);
     this.#bytes += staged.bytes;
@@ -187,16 +188,17 @@ interface StagedRow {
 
 /** Hands rows of `history` on and collects the others, until the batch is known to be whole. */
 class StagedBatch implements WriteBatch {
-  history: WriteBatch | undefined;
   deletesHistory = false;
   /** Of all rows: a lasting row may be a small piece of memory that holds its neighbours too. */
   bytes = 0;
+  #history: WriteBatch | undefined;
   #isLasting = false;
   #rows: StagedRow[] = [];
   #copies = new Arena(CHUNK_BYTES);
 
   /** @param isLasting what is put needs no copy */
-  begin(isLasting: boolean): void {
+  begin(history: WriteBatch, isLasting: boolean): void {
+    this.#history = history;
     this.#isLasting = isLasting;
     this.#rows.length = 0;
     this.deletesHistory = false;
@@ -211,7 +213,7 @@ class StagedBatch implements WriteBatch {
   put(keyspace: Keyspace, key: Uint8Array, value: Uint8Array, isNew = false): void {
     this.bytes += key.length + value.length;
     if (keyspace === "history") {
-      this.history?.put(keyspace, key, value);
+      this.#history?.put(keyspace, key, value);
       return;
     }
     assertKey(key);
@@ -222,7 +224,7 @@ class StagedBatch implements WriteBatch {
     this.bytes += key.length;
     if (keyspace === "history") {
       this.deletesHistory = true;
-      this.history?.delete(keyspace, key);
+      this.#history?.delete(keyspace, key);
       return;
     }
     assertKey(key);
